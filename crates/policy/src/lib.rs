@@ -1,1 +1,15 @@
-//! wip
+//! Pure decisions about MCP servers: what an entry means, which entry wins a name, and which may exist.
+//!
+//! This crate knows nothing about
+//! - files, environment or the network: texts come in as values,
+//! - clocks and random numbers,
+//! - actors and connections: an [`Admitted`] is a permission to dial, not a connection.
+
+pub mod admit;
+pub mod spec;
+
+pub use admit::{Admission, Admitted, LeftOut, Shadowed, admit};
+pub use spec::{
+    EraPin, HttpSpec, InProcessSpec, RemoteKind, Scope, ServerName, ServerOptions, ServerSpec, Source,
+    StdioSpec, TransportSpec,
+};

@@ -1,0 +1,330 @@
+//! One decoding of a line, body or event into an envelope with raw payloads.
+
+use crate::id::Id;
+use crate::json::slice_of;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// A JSON-RPC message whose payload is still raw JSON text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// An answer to one of our requests.
+    Reply(Reply),
+    /// A request of the peer.
+    Request(Request),
+    /// A notification of the peer.
+    Notification(Notification),
+}
+
+/// An answer and the id it names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// Whose answer it is.
+    pub id: Id,
+    /// What was answered.
+    pub body: ReplyBody,
+}
+
+/// What a peer answered, raw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplyBody {
+    /// The raw `result`.
+    Result(Bytes),
+    /// The raw `error`.
+    Error(Bytes),
+    /// An answer that names a call but cannot be used; it still ends that call.
+    Invalid(String),
+}
+
+/// A request of the peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The id as raw JSON, to be echoed as it came.
+    pub id: Bytes,
+    /// The method name.
+    pub method: String,
+    /// The raw `params`.
+    pub params: Option<Bytes>,
+}
+
+/// A notification of the peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notification {
+    /// The method name.
+    pub method: String,
+    /// The raw `params`.
+    pub params: Option<Bytes>,
+}
+
+/// Text that is no message, with the call it most likely belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// The call that this text was meant to answer, when it can be told.
+    pub id: Option<u64>,
+    /// Why it is no message.
+    pub reason: String,
+}
+
+/// What one line, body or event turned out to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decoded {
+    /// One message.
+    One(Frame),
+    /// A batch (2025-03-26), element by element.
+    Batch(Vec<Result<Frame, Malformed>>),
+    /// No message.
+    Malformed(Malformed),
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+/// Decodes one line, body or event. Never panics; payloads share the memory of `text`.
+///
+/// Tolerated: a byte order mark, white space around, a missing `jsonrpc`, `"error": null` beside a result,
+/// ids echoed as strings, unknown members. A `result` beside a non-null `error` ends the call it names.
+pub fn decode(text: &Bytes) -> Decoded {
+    let text = without_bom(text);
+    match crate::json::first_byte(&text) {
+        Some(b'[') => decode_batch(&text),
+        Some(b'{') => match decode_object(&text) {
+            Ok(frame) => Decoded::One(frame),
+            Err(malformed) => Decoded::Malformed(malformed),
+        },
+        _ => Decoded::Malformed(Malformed { id: None, reason: "not a JSON object".into() }),
+    }
+}
+
+fn without_bom(text: &Bytes) -> Bytes {
+    if text.starts_with(b"\xef\xbb\xbf") { text.slice(3..) } else { text.clone() }
+}
+
+fn decode_batch(text: &Bytes) -> Decoded {
+    match serde_json::from_slice::<Vec<&RawValue>>(text) {
+        Ok(items) => {
+            Decoded::Batch(items.iter().map(|item| decode_object(&slice_of(text, item.get()))).collect())
+        }
+        Err(error) => Decoded::Malformed(Malformed { id: None, reason: format!("bad batch: {error}") }),
+    }
+}
+
+fn decode_object(text: &Bytes) -> Result<Frame, Malformed> {
+    let envelope: Envelope<'_> = serde_json::from_slice(text)
+        .map_err(|error| Malformed { id: recover_id(text), reason: format!("bad JSON: {error}") })?;
+    let params = || envelope.params.map(|params| slice_of(text, params.get()));
+    if let Some(method) = envelope.method {
+        let method = crate::json::string(method.get())
+            .ok_or_else(|| Malformed { id: None, reason: "method is not a string".into() })?
+            .into_owned();
+        return Ok(match envelope.id {
+            Some(id) => Frame::Request(Request { id: slice_of(text, id.get()), method, params: params() }),
+            None => Frame::Notification(Notification { method, params: params() }),
+        });
+    }
+    let id = envelope.id.map_or(Id::Null, |id| Id::from_raw(id.get()));
+    let body = match (envelope.result, envelope.error) {
+        (Some(_), Some(_)) => ReplyBody::Invalid("both a result and an error".into()),
+        (None, Some(error)) => ReplyBody::Error(slice_of(text, error.get())),
+        (Some(result), None) => ReplyBody::Result(slice_of(text, result.get())),
+        (None, None) if id == Id::Null => {
+            return Err(Malformed { id: None, reason: "neither a method nor an id".into() });
+        }
+        (None, None) if has_result(text) => ReplyBody::Result(Bytes::from_static(b"null")),
+        (None, None) => ReplyBody::Invalid("neither a result nor an error".into()),
+    };
+    Ok(Frame::Reply(Reply { id, body }))
+}
+
+/// Is there a `result` member at all? Only asked when it read as absent, which `null` does too.
+fn has_result(text: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Presence {
+        #[serde(default, deserialize_with = "present")]
+        result: bool,
+    }
+    fn present<'de, D: serde::Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
+        serde::de::IgnoredAny::deserialize(d).map(|_| true)
+    }
+    serde_json::from_slice::<Presence>(text).is_ok_and(|p| p.result)
+}
+
+/// How far into a text the lenient search for an id looks, in bytes.
+const RECOVER_BYTES_MAX: usize = 64 * 1024;
+
+/// Finds the id of a reply in text that is not (yet) whole or valid JSON: `NaN` inside a result, a line
+/// over its limit of which only the start is known. `None` when there is none, or when the text has a
+/// `method` and so is no reply.
+pub fn recover_id(text: &[u8]) -> Option<u64> {
+    let text = &text[..text.len().min(RECOVER_BYTES_MAX)];
+    let mut found = None;
+    let mut depth = 0usize;
+    let mut at = 0;
+    while at < text.len() {
+        match text[at] {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                let end = string_end(text, at)?;
+                if depth == 1
+                    && let Some(value) = value_after_colon(text, end)
+                {
+                    match &text[at..end] {
+                        b"\"method\"" => return None,
+                        b"\"id\"" => found = number_at(text, value),
+                        _ => {}
+                    }
+                }
+                at = end;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+        if found.is_some() && depth > 1 {
+            // A payload follows: what matters of the envelope was before it.
+            return found;
+        }
+    }
+    found
+}
+
+/// The position after the string that starts at `at`, if it ends in `text`.
+fn string_end(text: &[u8], at: usize) -> Option<usize> {
+    let mut end = at + 1;
+    loop {
+        end += memchr::memchr2(b'"', b'\\', text.get(end..)?)?;
+        if text[end] == b'"' {
+            return Some(end + 1);
+        }
+        end += 2;
+    }
+}
+
+fn value_after_colon(text: &[u8], mut at: usize) -> Option<usize> {
+    while text.get(at)?.is_ascii_whitespace() {
+        at += 1;
+    }
+    if *text.get(at)? != b':' {
+        return None;
+    }
+    at += 1;
+    while text.get(at)?.is_ascii_whitespace() {
+        at += 1;
+    }
+    Some(at)
+}
+
+fn number_at(text: &[u8], at: usize) -> Option<u64> {
+    let start = if text.get(at) == Some(&b'"') { at + 1 } else { at };
+    let digits = text[start..].iter().take_while(|b| b.is_ascii_digit()).count();
+    std::str::from_utf8(&text[start..start + digits]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frame(text: &'static str) -> Frame {
+        match decode(&Bytes::from_static(text.as_bytes())) {
+            Decoded::One(frame) => frame,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    fn reply(text: &'static str) -> (Id, ReplyBody) {
+        match frame(text) {
+            Frame::Reply(reply) => (reply.id, reply.body),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    fn result(text: &'static str) -> ReplyBody {
+        ReplyBody::Result(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn lenient_replies() {
+        for (text, id, body) in [
+            (r#"{"jsonrpc":"2.0","id":3,"result":{"a":1}}"#, 3, result(r#"{"a":1}"#)),
+            (r#"{"id":3,"error":null,"result":{}}"#, 3, result("{}")),
+            (r#"{"id":"3","result":[]}"#, 3, result("[]")),
+            (r#"{"id":3,"result":null}"#, 3, result("null")),
+            ("\u{feff}{\"id\":3,\"result\":{}}", 3, result("{}")),
+            (r#"{"id":3,"error":{"code":1}}"#, 3, ReplyBody::Error(Bytes::from_static(br#"{"code":1}"#))),
+            (r#"{"id":3}"#, 3, ReplyBody::Invalid("neither a result nor an error".into())),
+            (
+                r#"{"id":3,"result":{},"error":{}}"#,
+                3,
+                ReplyBody::Invalid("both a result and an error".into()),
+            ),
+        ] {
+            assert_eq!(reply(text), (Id::Number(id), body), "{text}");
+        }
+    }
+
+    #[test]
+    fn requests_keep_their_id_raw() {
+        let Frame::Request(request) = frame(r#"{"id":"a\u0041","method":"ping"}"#) else {
+            panic!("no request")
+        };
+        assert_eq!((&request.id[..], request.method.as_str()), (&br#""a\u0041""#[..], "ping"));
+    }
+
+    #[test]
+    fn what_is_no_message_says_whose_it_was() {
+        for (text, id) in [
+            (r#"{"jsonrpc":"2.0","id":12,"result":{"x":NaN}}"#, Some(12)),
+            (r#"{"result":{"id":4,"x":NaN},"id":12}"#, Some(12)),
+            (r#"{"id":"12","result":"#, Some(12)),
+            (r#"{"id":12,"method":"x","params":NaN}"#, None),
+            ("hello", None),
+            ("[1,", None),
+            ("7", None),
+        ] {
+            let Decoded::Malformed(malformed) = decode(&Bytes::from_static(text.as_bytes())) else {
+                panic!("{text} decoded")
+            };
+            assert_eq!(malformed.id, id, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_batch_decodes_element_by_element() {
+        let text = Bytes::from_static(br#"[{"id":1,"result":{}},7,{"method":"n"}]"#);
+        let Decoded::Batch(items) = decode(&text) else { panic!("no batch") };
+        assert!(items[0].is_ok() && items[1].is_err() && items[2].is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode(&Bytes::from(bytes.clone()));
+            let _ = recover_id(&bytes);
+        }
+
+        #[test]
+        fn json_like_input_never_panics(text in r#"[{}\[\]:,"\\a-z0-9 .]{0,80}"#) {
+            let _ = decode(&Bytes::from(text.clone()));
+            let _ = recover_id(text.as_bytes());
+        }
+
+        #[test]
+        fn an_id_is_found_in_any_prefix_that_holds_it(id in any::<u64>(), tail in "[a-z{}\\[\\]]{0,40}") {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"t":"{tail}"#);
+            prop_assert_eq!(recover_id(text.as_bytes()), Some(id));
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Pages of `tools/list`, `resources/list`, `resources/templates/list` and `prompts/list`, item by item.
+
+use crate::json::slice_of;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The four lists a server keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ListKind {
+    /// `tools/list`.
+    Tools,
+    /// `resources/list`.
+    Resources,
+    /// `resources/templates/list`.
+    ResourceTemplates,
+    /// `prompts/list`.
+    Prompts,
+}
+
+impl ListKind {
+    /// Every list.
+    pub const ALL: [ListKind; 4] =
+        [ListKind::Tools, ListKind::Resources, ListKind::ResourceTemplates, ListKind::Prompts];
+
+    /// The method that asks for it.
+    pub fn method(self) -> &'static str {
+        match self {
+            ListKind::Tools => "tools/list",
+            ListKind::Resources => "resources/list",
+            ListKind::ResourceTemplates => "resources/templates/list",
+            ListKind::Prompts => "prompts/list",
+        }
+    }
+
+    /// The member of the result that holds the items.
+    pub fn key(self) -> &'static str {
+        match self {
+            ListKind::Tools => "tools",
+            ListKind::Resources => "resources",
+            ListKind::ResourceTemplates => "resourceTemplates",
+            ListKind::Prompts => "prompts",
+        }
+    }
+
+    /// The member of an item that identifies it.
+    pub fn item_key(self) -> &'static str {
+        match self {
+            ListKind::Tools | ListKind::Prompts => "name",
+            ListKind::Resources => "uri",
+            ListKind::ResourceTemplates => "uriTemplate",
+        }
+    }
+}
+
+/// One item of a list: its identity, and everything else raw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// What identifies it: the name of a tool or prompt, the URI of a resource, the template.
+    pub key: Box<str>,
+    /// The whole item as the server sent it; shares the memory of the answer.
+    pub raw: Bytes,
+}
+
+/// An item that was left out, or another oddity of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListProblem {
+    /// What identifies the item, or its position.
+    pub item: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Items in the server's order.
+    pub items: Vec<Item>,
+    /// Items that were left out.
+    pub problems: Vec<ListProblem>,
+    /// The raw cursor of the next page; an empty string is a cursor, too.
+    pub next_cursor: Option<Bytes>,
+    /// How long the page may be reused, in milliseconds (2026-07-28; absent and negative read as 0).
+    pub ttl_ms: u64,
+    /// The page may be shown to callers with other credentials (2026-07-28).
+    pub public: bool,
+    /// The `resultType`, when there is one.
+    pub result_type: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct PageShape<'a> {
+    #[serde(borrow, default)]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    resources: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "resourceTemplates")]
+    templates: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    prompts: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "nextCursor")]
+    next_cursor: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "ttlMs")]
+    ttl_ms: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "cacheScope")]
+    cache_scope: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "resultType")]
+    result_type: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ItemShape<'a> {
+    #[serde(borrow, default)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    uri: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "uriTemplate")]
+    template: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "inputSchema")]
+    input_schema: Option<&'a RawValue>,
+}
+
+impl Page {
+    /// Reads a raw list result. Items decode one by one: a bad one is reported, its neighbours stay.
+    ///
+    /// # Errors
+    /// A sentence when the result is not an object or the list itself is no list.
+    pub fn read(kind: ListKind, raw: &Bytes) -> Result<Page, String> {
+        let text = crate::json::text(raw);
+        if !crate::json::is_object(text) {
+            return Err("the result is not an object".into());
+        }
+        let shape: PageShape<'_> =
+            serde_json::from_str(text).map_err(|e| format!("the result does not decode: {e}"))?;
+        let list = match kind {
+            ListKind::Tools => shape.tools,
+            ListKind::Resources => shape.resources,
+            ListKind::ResourceTemplates => shape.templates,
+            ListKind::Prompts => shape.prompts,
+        };
+        let mut page = Page {
+            next_cursor: shape.next_cursor.map(|cursor| slice_of(raw, cursor.get())),
+            ttl_ms: shape
+                .ttl_ms
+                .and_then(|ttl| ttl.get().parse::<f64>().ok())
+                .map_or(0, |ttl| ttl.max(0.0) as u64),
+            public: shape.cache_scope.is_some_and(|scope| scope.get() == "\"public\""),
+            result_type: shape.result_type.and_then(|t| crate::json::string(t.get())).map(|t| t.into_owned()),
+            ..Page::default()
+        };
+        let Some(list) = list else {
+            let message = format!("the result has no list {:?}", kind.key());
+            page.problems.push(ListProblem { item: kind.key().into(), message });
+            return Ok(page);
+        };
+        let items: Vec<&RawValue> =
+            serde_json::from_str(list.get()).map_err(|_| format!("{:?} is not a list", kind.key()))?;
+        page.items.reserve_exact(items.len());
+        for (position, item) in items.into_iter().enumerate() {
+            match read_item(kind, item, position) {
+                Ok(key) => page.items.push(Item { key, raw: slice_of(raw, item.get()) }),
+                Err(problem) => page.problems.push(problem),
+            }
+        }
+        Ok(page)
+    }
+}
+
+fn read_item(kind: ListKind, item: &RawValue, position: usize) -> Result<Box<str>, ListProblem> {
+    let at = |message: &str| ListProblem { item: format!("item {position}"), message: message.to_owned() };
+    if !crate::json::is_object(item.get()) {
+        return Err(at("not an object"));
+    }
+    let shape: ItemShape<'_> = serde_json::from_str(item.get()).map_err(|error| at(&error.to_string()))?;
+    let key = match kind {
+        ListKind::Tools | ListKind::Prompts => shape.name,
+        ListKind::Resources => shape.uri,
+        ListKind::ResourceTemplates => shape.template,
+    };
+    let key = key.and_then(|key| crate::json::string(key.get()));
+    let Some(key) = key.filter(|key| !key.is_empty()) else {
+        return Err(at(&format!("{:?} is missing or not a text", kind.item_key())));
+    };
+    if kind == ListKind::Tools
+        && !shape.input_schema.is_some_and(|schema| crate::json::is_object(schema.get()))
+    {
+        let message = "\"inputSchema\" is missing or not an object".to_owned();
+        return Err(ListProblem { item: key.into_owned(), message });
+    }
+    Ok(key.into_owned().into_boxed_str())
+}
+
+/// A tool's raw members, read when somebody looks at it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ToolView<'a> {
+    /// The raw `title`.
+    #[serde(borrow, default)]
+    pub title: Option<&'a RawValue>,
+    /// The raw `description`.
+    #[serde(borrow, default)]
+    pub description: Option<&'a RawValue>,
+    /// The raw `inputSchema`.
+    #[serde(borrow, default, rename = "inputSchema")]
+    pub input_schema: Option<&'a RawValue>,
+    /// The raw `outputSchema`.
+    #[serde(borrow, default, rename = "outputSchema")]
+    pub output_schema: Option<&'a RawValue>,
+    /// The raw `annotations`.
+    #[serde(borrow, default)]
+    pub annotations: Option<&'a RawValue>,
+    /// The raw `_meta`.
+    #[serde(borrow, default, rename = "_meta")]
+    pub meta: Option<&'a RawValue>,
+}
+
+impl<'a> ToolView<'a> {
+    /// Reads a tool's raw JSON; `None` when it is not an object.
+    pub fn read(raw: &'a Bytes) -> Option<ToolView<'a>> {
+        serde_json::from_str(crate::json::text(raw)).ok()
+    }
+
+    /// The description as text, empty when there is none.
+    pub fn description_text(&self) -> std::borrow::Cow<'a, str> {
+        self.description.and_then(|d| crate::json::string(d.get())).unwrap_or_default()
+    }
+
+    /// The title: `title`, else `annotations.title`.
+    pub fn title_text(&self) -> Option<String> {
+        let own = self.title.and_then(|t| crate::json::string(t.get()));
+        if let Some(own) = own {
+            return Some(own.into_owned());
+        }
+        let annotations: serde_json::Value = serde_json::from_str(self.annotations?.get()).ok()?;
+        annotations.get("title")?.as_str().map(str::to_owned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_bad_tool_does_not_hide_its_neighbours() {
+        let raw = Bytes::from_static(
+            br#"{"tools":[{"name":"good","inputSchema":{}},{"name":"bare"},{"inputSchema":{}},7,
+                {"name":"nul","inputSchema":null},{"name":"also","inputSchema":{"type":"object"},"x":1}],"nextCursor":""}"#,
+        );
+        let page = Page::read(ListKind::Tools, &raw).expect("reads");
+        let names: Vec<&str> = page.items.iter().map(|item| &*item.key).collect();
+        assert_eq!(names, ["good", "also"]);
+        assert_eq!(page.problems.len(), 4);
+        assert_eq!(page.next_cursor.as_deref(), Some(&b"\"\""[..]));
+    }
+
+    #[test]
+    fn odd_pages() {
+        let read = |raw: &'static str| Page::read(ListKind::Tools, &Bytes::from_static(raw.as_bytes()));
+        assert_eq!(read(r#"{"tools":null}"#).expect("reads").problems.len(), 1);
+        assert_eq!(
+            read(r#"{"tools":[],"nextCursor":7}"#).expect("reads").next_cursor.as_deref(),
+            Some(&b"7"[..])
+        );
+        assert_eq!(read(r#"{"tools":[],"nextCursor":null}"#).expect("reads").next_cursor, None);
+        assert_eq!(read(r#"{"tools":[],"ttlMs":-5}"#).expect("reads").ttl_ms, 0);
+        assert!(read("[]").is_err() && read(r#"{"tools":7}"#).is_err());
+    }
+}
