@@ -16,7 +16,7 @@ use crate::environment::Environment;
 use crate::event::EventKind;
 use crate::guard;
 use crate::handle::{ConnShared, ConnSnapshot, Tools, ToolsState};
-use crate::machine::{ConnMachine, DisabledBy, Event, Phase, Rules, State};
+use crate::machine::{ConnMachine, Event, Phase, Rules, State};
 use crate::port::Admitted;
 use crate::view;
 use actix::prelude::*;
