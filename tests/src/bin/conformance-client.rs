@@ -2,11 +2,11 @@
 //! server's URL. What it does for a scenario is what the scenario asks of a host; how it is done is the
 //! runtime's own affair.
 
-use callboard::protocol::list::{ListKind, ToolView};
 use callboard::protocol::ProtocolVersion;
+use callboard::protocol::list::{ListKind, ToolView};
 use callboard::{
-    Board, BoxFuture, CallOptions, ConnHandle, ElicitAnswer, ElicitRequest, Elicitation, EraPin, Root, Sampling,
-    ServerName, ServerOptions, ServerSpec,
+    Board, BoxFuture, CallOptions, ConnHandle, ElicitAnswer, ElicitRequest, Elicitation, EraPin, Root,
+    Sampling, ServerName, ServerOptions, ServerSpec,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -75,7 +75,8 @@ fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
-    let url = env::args().next_back().filter(|url| url.contains("://")).ok_or("the last argument is no URL")?;
+    let url =
+        env::args().next_back().filter(|url| url.contains("://")).ok_or("the last argument is no URL")?;
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO")?;
     let steps = steps(&scenario)?;
     let board = Board::builder()
@@ -170,7 +171,8 @@ fn context() -> Result<Context, Box<dyn Error>> {
 /// Arguments that a schema's required properties allow.
 fn arguments_for(schema: &str) -> String {
     let schema: Value = serde_json::from_str(schema).unwrap_or_default();
-    let names = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let names =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let value_of = |name: &str| match schema["properties"][name]["type"].as_str() {
         Some("integer" | "number") => json!(1),
         Some("boolean") => json!(true),
@@ -210,7 +212,8 @@ mod tests {
 
     #[test]
     fn arguments_follow_the_schema() {
-        let schema = r#"{"properties":{"a":{"type":"string"},"n":{"type":"integer"},"o":{}},"required":["a","n"]}"#;
+        let schema =
+            r#"{"properties":{"a":{"type":"string"},"n":{"type":"integer"},"o":{}},"required":["a","n"]}"#;
         assert_eq!(arguments_for(schema), r#"{"a":"text","n":1}"#);
         assert_eq!(arguments_for("{}"), "{}");
     }

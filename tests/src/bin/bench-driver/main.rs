@@ -64,7 +64,10 @@ fn spec(args: &Args, number: usize) -> ServerSpec {
         let Some(command) = words.next() else { die("--stdio is empty") };
         ServerSpec::stdio(name, command, words)
     };
-    ServerSpec { options: ServerOptions { protocol_era: EraPin::Pinned(era), ..ServerOptions::default() }, ..spec }
+    ServerSpec {
+        options: ServerOptions { protocol_era: EraPin::Pinned(era), ..ServerOptions::default() },
+        ..spec
+    }
 }
 
 async fn board(args: &Args, servers: usize) -> Board {

@@ -1,8 +1,6 @@
 //! The cheapest recorder that keeps what it is told, so that counting is part of what is measured.
 
-use metrics::{
-    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
-};
+use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,7 +49,8 @@ mod tests {
         for seconds in [0.0, 3e-6, 1e9] {
             buckets.record(seconds);
         }
-        let filled: Vec<usize> = (0..32).filter(|bucket| buckets.0[*bucket].load(Ordering::Relaxed) == 1).collect();
+        let filled: Vec<usize> =
+            (0..32).filter(|bucket| buckets.0[*bucket].load(Ordering::Relaxed) == 1).collect();
         assert_eq!(filled, [0, 2, 31]);
     }
 }

@@ -1,17 +1,15 @@
 //! Evaluations: an input, and what our own code makes of it.
 
-use crate::job::{Naming, ResultView};
+use crate::job::{NamedServer, Naming, ResultView};
 use callboard::protocol::view::{ViewLimits, view};
 use callboard::protocol::{NameTable, ToolResult};
 use serde_json::{Value, json};
 
 /// Names of tools, and the way back from names.
-pub(crate) fn naming(input: &Naming) -> Value {
-    let of_server = |server| {
-        let crate::job::NamedServer { name, tools } = server;
-        tools.iter().map(move |tool| (name.as_str(), tool.as_str()))
-    };
-    let pairs: Vec<(&str, &str)> = input.servers.iter().flat_map(of_server).collect();
+pub(crate) fn naming<'a>(input: &'a Naming) -> Value {
+    let pairs_of =
+        |server: &'a NamedServer| server.tools.iter().map(|tool| (server.name.as_str(), tool.as_str()));
+    let pairs: Vec<(&str, &str)> = input.servers.iter().flat_map(pairs_of).collect();
     let table = NameTable::new(&pairs, input.limit);
     let named = pairs.iter().enumerate().filter_map(|(index, (server, tool))| {
         Some(json!({ "server": server, "tool": tool, "name": table.name(index)?.as_str() }))
@@ -39,7 +37,8 @@ mod tests {
 
     #[test]
     fn names_lead_back() {
-        let input = r#"{"limit":64,"servers":[{"name":"a b","tools":["x","y"]}],"resolve":["mcp__a_b__y","other"]}"#;
+        let input =
+            r#"{"limit":64,"servers":[{"name":"a b","tools":["x","y"]}],"resolve":["mcp__a_b__y","other"]}"#;
         let output = naming(&serde_json::from_str(input).expect("reads"));
         assert_eq!(output["names"][0], json!({ "server": "a b", "tool": "x", "name": "mcp__a_b__x" }));
         assert_eq!(output["resolved"], json!([{ "name": "mcp__a_b__y", "server": "a b", "tool": "y" }]));

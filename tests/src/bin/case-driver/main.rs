@@ -30,7 +30,9 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         },
         Job::Naming { input } => println!("{}", json!({ "output": evaluations::naming(&input) })),
         Job::ResultView { input } => println!("{}", json!({ "output": evaluations::result_view(&input)? })),
-        Job::Other(kind) => println!("{}", json!({ "unsupported": format!("nothing for the kind {kind} yet") })),
+        Job::Other(kind) => {
+            println!("{}", json!({ "unsupported": format!("nothing for the kind {kind} yet") }))
+        }
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 use crate::job::{Op, Scripted, Step, ToolCall};
 use callboard::protocol::Secret;
 use callboard::{
-    Board, CallError, CallOptions, ConnHandle, HttpSpec, RemoteKind, ServerSpec, StdioSpec, ToolReply, TransportSpec,
+    Board, CallError, CallOptions, ConnHandle, HttpSpec, RemoteKind, ServerSpec, StdioSpec, ToolReply,
+    TransportSpec,
 };
 use callboard_tests::own::peak_rss_mb;
 use serde::Serialize;
@@ -131,7 +132,8 @@ impl Player {
                 Seen::ok()
             }
             Op::ListTools | Op::CallTool | Op::ParallelCalls => {
-                let server = self.board.as_ref().filter(|_| self.is_connected).and_then(|board| board.server(SERVER));
+                let server =
+                    self.board.as_ref().filter(|_| self.is_connected).and_then(|board| board.server(SERVER));
                 match server {
                     Some(server) => use_server(&server, step).await,
                     None => Seen { outcome: "skipped", ..Seen::default() },
@@ -169,6 +171,7 @@ fn spec(job: &Scripted) -> ServerSpec {
             args: job.args.clone(),
             env: job.env.iter().flatten().map(secret).collect(),
             cwd: job.cwd.clone(),
+            ..StdioSpec::default()
         }),
         _ => TransportSpec::Http(HttpSpec {
             url: job.url.clone(),
@@ -230,7 +233,9 @@ async fn parallel(server: &ConnHandle, calls: &[ToolCall]) -> Seen {
                 Err(error) => first_error = first_error.or(Some(Seen::failed(&error))),
             },
             Ok(Err(error)) => first_error = first_error.or(Some(Seen::failed(&error))),
-            Err(error) => first_error = first_error.or(Some(Seen::error(format!("the call panicked: {error}")))),
+            Err(error) => {
+                first_error = first_error.or(Some(Seen::error(format!("the call panicked: {error}"))))
+            }
         }
     }
     first_error.unwrap_or(Seen { texts: Some(texts), ..Seen::ok() })
