@@ -3,6 +3,7 @@
 mod edges;
 mod sources;
 mod text;
+mod unused;
 
 use crate::shell::{self, Outcome};
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ pub(crate) fn run() -> Outcome {
 fn look() -> Result<Vec<Finding>, String> {
     let packages = edges::workspace(&metadata()?)?;
     let mut findings = edges::check(&packages);
+    let mut words = unused::Words::default();
     for path in tracked()? {
         // What is no text is no text of ours either.
         let Ok(text) = std::fs::read_to_string(shell::root().join(&path)) else { continue };
@@ -51,8 +53,12 @@ fn look() -> Result<Vec<Finding>, String> {
         findings.extend(text::check(&place, &text));
         if path.extension().is_some_and(|extension| extension == "rs") {
             findings.extend(sources::check(&place, &text, edges::room_of(&packages, &path)));
+            if let Some(package) = edges::package_of(&packages, &path) {
+                words.read(&package.name, &text);
+            }
         }
     }
+    findings.extend(packages.iter().flat_map(|package| words.unused(package)));
     Ok(findings)
 }
 

@@ -132,14 +132,16 @@ const HOUSE: &[Room] = &[
 pub(super) struct Package {
     pub(super) name: String,
     manifest_path: PathBuf,
-    dependencies: Vec<Dependency>,
+    pub(super) dependencies: Vec<Dependency>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Dependency {
-    name: String,
+pub(super) struct Dependency {
+    pub(super) name: String,
     /// `dev`, `build`, or none for what is shipped.
     kind: Option<String>,
+    /// The name it is called by in this package, when it is another one.
+    pub(super) rename: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -156,12 +158,15 @@ pub(super) fn workspace(metadata: &str) -> Result<Vec<Package>, String> {
 
 /// The rules for the package whose folder holds this file.
 pub(super) fn room_of(packages: &[Package], path: &Path) -> Option<&'static Room> {
+    room(&package_of(packages, path)?.name)
+}
+
+/// The package whose folder holds this file.
+pub(super) fn package_of<'a>(packages: &'a [Package], path: &Path) -> Option<&'a Package> {
     let path = shell::root().join(path);
     let holds =
         |package: &&Package| package.manifest_path.parent().is_some_and(|folder| path.starts_with(folder));
-    let package =
-        packages.iter().filter(holds).max_by_key(|package| package.manifest_path.as_os_str().len())?;
-    room(&package.name)
+    packages.iter().filter(holds).max_by_key(|package| package.manifest_path.as_os_str().len())
 }
 
 fn room(package: &str) -> Option<&'static Room> {
@@ -201,7 +206,7 @@ mod tests {
     fn said(package: &str, dependencies: &[&str]) -> Vec<String> {
         let dependencies = dependencies.iter().map(|text| {
             let (name, kind) = text.split_once('/').map_or((*text, None), |(name, kind)| (name, Some(kind)));
-            Dependency { name: name.to_owned(), kind: kind.map(str::to_owned) }
+            Dependency { name: name.to_owned(), kind: kind.map(str::to_owned), rename: None }
         });
         let package = Package {
             name: package.to_owned(),
