@@ -1,22 +1,23 @@
-//! Starts the MCP server whose command line it is given, lists its tools, and calls one:
-//! `cargo run -p callboard --example first -- list '{"path":"."}' callboard builtin files .`
+//! The first program of the README: start a server, list its tools, call one.
+//!
+//! `cargo run -p callboard --example first -- COMMAND [ARGUMENT…]`, e.g. with `callboard builtin time`.
 
 use callboard::{Board, CallOptions, ServerSpec};
-use std::time::Duration;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
-    let mut word = |what: &str| words.next().ok_or(format!("usage: first TOOL ARGUMENTS COMMAND…: {what} is missing"));
-    let (tool, arguments, command) = (word("TOOL")?, word("ARGUMENTS")?, word("COMMAND")?);
-    let board = Board::builder().server(ServerSpec::stdio("mine", command, words)).build().await?;
-    let server = board.server("mine").ok_or("no such server")?;
-    for listed in &server.tools().await?.items {
-        println!("mine has {}", listed.key);
+    let command = words.next().unwrap_or_else(|| "callboard".into());
+    let args: Vec<String> = words.collect();
+    let args = if args.is_empty() { vec!["builtin".into(), "time".into()] } else { args };
+
+    let board = Board::builder().server(ServerSpec::stdio("time", command, args)).build().await?;
+    let time = board.server("time").ok_or("it was just given")?;
+    for tool in &time.tools().await?.items {
+        println!("{}", tool.key);
     }
-    let options = CallOptions::with_timeout(Duration::from_secs(10));
-    let reply = server.call_tool(&tool, &arguments, options).await?;
-    println!("{}", reply.text());
+    let now = time.call_tool("now", r#"{"timezone":"UTC"}"#, CallOptions::default()).await?;
+    println!("{}", now.text());
     board.close().await;
     Ok(())
 }

@@ -128,6 +128,21 @@ impl ConnectionActor {
     }
 }
 
+/// Whoever drops the actor ends its connection: a board that is dropped, a thread that ends.
+impl Drop for ConnectionActor {
+    fn drop(&mut self) {
+        if let Some(core) = self.core.take() {
+            core.io.stop();
+        }
+        if let Some(task) = self.dial.take() {
+            task.abort();
+        }
+        if let Some(task) = self.listening.take() {
+            task.abort();
+        }
+    }
+}
+
 impl Actor for ConnectionActor {
     type Context = Context<Self>;
 
