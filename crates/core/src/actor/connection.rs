@@ -87,9 +87,8 @@ impl ConnectionActor {
     /// Takes an event: decides, carries out, publishes.
     fn step(&mut self, event: Event, context: &mut Context<Self>) {
         let before = shape(&self.machine.state);
-        let machine =
-            std::mem::replace(&mut self.machine, ConnMachine::new(Some(DisabledBy::User), Instant::now()));
-        let (machine, effects) = machine.step(event, Instant::now(), &self.rules);
+        // A copy, so that a panic of the machine leaves the state as it was.
+        let (machine, effects) = self.machine.clone().step(event, Instant::now(), &self.rules);
         self.machine = machine;
         if !matches!(self.machine.state, State::Connected { .. }) {
             self.forget_core();
