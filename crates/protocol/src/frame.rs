@@ -2,6 +2,7 @@
 
 use crate::id::Id;
 use crate::json::slice_of;
+use crate::scan::string_end;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -159,24 +160,73 @@ impl<'de> serde::de::Visitor<'de> for BatchVisitor {
     }
 }
 
+/// From this length on, in bytes, only the first level of a message is parsed here: its payload is parsed by
+/// whoever reads it as a type, and parsing many megabytes twice costs more than all else.
+const SCANNED_BYTES_MIN: usize = 16 * 1024;
+
+/// The members of an envelope, raw; `null` reads as absent.
+#[derive(Default)]
+struct Members<'a> {
+    id: Option<&'a str>,
+    method: Option<&'a str>,
+    params: Option<&'a str>,
+    result: Option<&'a str>,
+    error: Option<&'a str>,
+}
+
+fn parsed(text: &[u8]) -> Result<Members<'_>, String> {
+    let envelope: Envelope<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    Ok(Members {
+        id: envelope.id.map(RawValue::get),
+        method: envelope.method.map(RawValue::get),
+        params: envelope.params.map(RawValue::get),
+        result: envelope.result.map(RawValue::get),
+        error: envelope.error.map(RawValue::get),
+    })
+}
+
+fn scanned(text: &[u8]) -> Result<Members<'_>, String> {
+    let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
+    let mut found = Members::default();
+    for member in crate::scan::members(text) {
+        let (key, value) = member.map_err(|error| error.to_string())?;
+        let place = match key {
+            "\"id\"" => &mut found.id,
+            "\"method\"" => &mut found.method,
+            "\"params\"" => &mut found.params,
+            "\"result\"" => &mut found.result,
+            "\"error\"" => &mut found.error,
+            _ => continue,
+        };
+        if value != "null" && place.replace(value).is_some() {
+            return Err(format!("{key} stands twice"));
+        }
+    }
+    Ok(found)
+}
+
 fn decode_object(text: &[u8], take: impl Fn(&str) -> Bytes) -> Result<Frame, Malformed> {
-    let envelope: Envelope<'_> = serde_json::from_slice(text)
-        .map_err(|error| Malformed { id: recover_id(text), reason: format!("bad JSON: {error}") })?;
-    let params = || envelope.params.map(|params| take(params.get()));
+    let envelope = match text.len() < SCANNED_BYTES_MIN {
+        true => parsed(text),
+        false => scanned(text),
+    };
+    let envelope =
+        envelope.map_err(|error| Malformed { id: recover_id(text), reason: format!("bad JSON: {error}") })?;
+    let params = || envelope.params.map(&take);
     if let Some(method) = envelope.method {
-        let method = crate::json::string(method.get())
+        let method = crate::json::string(method)
             .ok_or_else(|| Malformed { id: None, reason: "method is not a string".into() })?
             .into_owned();
         return Ok(match envelope.id {
-            Some(id) => Frame::Request(Request { id: take(id.get()), method, params: params() }),
+            Some(id) => Frame::Request(Request { id: take(id), method, params: params() }),
             None => Frame::Notification(Notification { method, params: params() }),
         });
     }
-    let id = envelope.id.map_or(Id::Null, |id| Id::from_raw(id.get()));
+    let id = envelope.id.map_or(Id::Null, |id| Id::from_raw(id));
     let body = match (envelope.result, envelope.error) {
         (Some(_), Some(_)) => ReplyBody::Invalid("both a result and an error".into()),
-        (None, Some(error)) => ReplyBody::Error(take(error.get())),
-        (Some(result), None) => ReplyBody::Result(take(result.get())),
+        (None, Some(error)) => ReplyBody::Error(take(error)),
+        (Some(result), None) => ReplyBody::Result(take(result)),
         (None, None) if id == Id::Null => {
             return Err(Malformed { id: None, reason: "neither a method nor an id".into() });
         }
@@ -237,18 +287,6 @@ pub fn recover_id(text: &[u8]) -> Option<u64> {
         }
     }
     found
-}
-
-/// The position after the string that starts at `at`, if it ends in `text`.
-fn string_end(text: &[u8], at: usize) -> Option<usize> {
-    let mut end = at + 1;
-    loop {
-        end += memchr::memchr2(b'"', b'\\', text.get(end..)?)?;
-        if text[end] == b'"' {
-            return Some(end + 1);
-        }
-        end += 2;
-    }
 }
 
 fn value_after_colon(text: &[u8], mut at: usize) -> Option<usize> {

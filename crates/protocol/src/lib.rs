@@ -19,6 +19,7 @@ pub mod list;
 pub mod message;
 pub mod meta;
 pub mod names;
+pub mod scan;
 pub mod secret;
 pub mod text;
 pub mod version;

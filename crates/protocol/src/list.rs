@@ -88,24 +88,34 @@ pub struct Page {
     pub result_type: Option<String>,
 }
 
-#[derive(Deserialize)]
+/// The first-level members of a page, raw; `null` reads as absent.
+#[derive(Default)]
 struct PageShape<'a> {
-    #[serde(borrow, default)]
-    tools: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    resources: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "resourceTemplates")]
-    templates: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    prompts: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "nextCursor")]
-    next_cursor: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "ttlMs")]
-    ttl_ms: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "cacheScope")]
-    cache_scope: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "resultType")]
-    result_type: Option<&'a RawValue>,
+    list: Option<&'a str>,
+    next_cursor: Option<&'a str>,
+    ttl_ms: Option<&'a str>,
+    cache_scope: Option<&'a str>,
+    result_type: Option<&'a str>,
+}
+
+impl<'a> PageShape<'a> {
+    fn read(text: &'a str, kind: ListKind) -> Result<PageShape<'a>, crate::scan::ScanError> {
+        let mut shape = PageShape::default();
+        for member in crate::scan::members(text) {
+            let (key, value) = member?;
+            let key = key.trim_matches('"');
+            let place = match key {
+                "nextCursor" => &mut shape.next_cursor,
+                "ttlMs" => &mut shape.ttl_ms,
+                "cacheScope" => &mut shape.cache_scope,
+                "resultType" => &mut shape.result_type,
+                key if key == kind.key() => &mut shape.list,
+                _ => continue,
+            };
+            *place = (value != "null").then_some(value);
+        }
+        Ok(shape)
+    }
 }
 
 #[derive(Deserialize)]
@@ -130,35 +140,28 @@ impl Page {
         if !crate::json::is_object(text) {
             return Err("the result is not an object".into());
         }
-        let shape: PageShape<'_> =
-            serde_json::from_str(text).map_err(|e| format!("the result does not decode: {e}"))?;
-        let list = match kind {
-            ListKind::Tools => shape.tools,
-            ListKind::Resources => shape.resources,
-            ListKind::ResourceTemplates => shape.templates,
-            ListKind::Prompts => shape.prompts,
-        };
+        let shape = PageShape::read(text, kind).map_err(|e| format!("the result does not decode: {e}"))?;
+        let cursor = shape.next_cursor.filter(|cursor| serde_json::from_str::<&RawValue>(cursor).is_ok());
         let mut page = Page {
-            next_cursor: shape.next_cursor.map(|cursor| slice_of(raw, cursor.get())),
-            ttl_ms: shape
-                .ttl_ms
-                .and_then(|ttl| ttl.get().parse::<f64>().ok())
-                .map_or(0, |ttl| ttl.max(0.0) as u64),
-            public: shape.cache_scope.is_some_and(|scope| scope.get() == "\"public\""),
-            result_type: shape.result_type.and_then(|t| crate::json::string(t.get())).map(|t| t.into_owned()),
+            next_cursor: cursor.map(|cursor| slice_of(raw, cursor)),
+            ttl_ms: shape.ttl_ms.and_then(|ttl| ttl.parse::<f64>().ok()).map_or(0, |ttl| ttl.max(0.0) as u64),
+            public: shape.cache_scope == Some("\"public\""),
+            result_type: shape.result_type.and_then(crate::json::string).map(|t| t.into_owned()),
             ..Page::default()
         };
+        let list = shape.list;
         let Some(list) = list else {
             let message = format!("the result has no list {:?}", kind.key());
             page.problems.push(ListProblem { item: kind.key().into(), message });
             return Ok(page);
         };
-        let items: Vec<&RawValue> =
-            serde_json::from_str(list.get()).map_err(|_| format!("{:?} is not a list", kind.key()))?;
-        page.items.reserve_exact(items.len());
-        for (position, item) in items.into_iter().enumerate() {
+        if crate::json::first_byte(list.as_bytes()) != Some(b'[') {
+            return Err(format!("{:?} is not a list", kind.key()));
+        }
+        for (position, item) in crate::scan::elements(list).enumerate() {
+            let item = item.map_err(|error| format!("the result does not decode: {error}"))?;
             match read_item(kind, item, position) {
-                Ok(key) => page.items.push(Item { key, raw: slice_of(raw, item.get()) }),
+                Ok(key) => page.items.push(Item { key, raw: slice_of(raw, item) }),
                 Err(problem) => page.problems.push(problem),
             }
         }
@@ -166,12 +169,12 @@ impl Page {
     }
 }
 
-fn read_item(kind: ListKind, item: &RawValue, position: usize) -> Result<Box<str>, ListProblem> {
+fn read_item(kind: ListKind, item: &str, position: usize) -> Result<Box<str>, ListProblem> {
     let at = |message: &str| ListProblem { item: format!("item {position}"), message: message.to_owned() };
-    if !crate::json::is_object(item.get()) {
+    if !crate::json::is_object(item) {
         return Err(at("not an object"));
     }
-    let shape: ItemShape<'_> = serde_json::from_str(item.get()).map_err(|error| at(&error.to_string()))?;
+    let shape: ItemShape<'_> = serde_json::from_str(item).map_err(|error| at(&error.to_string()))?;
     let key = match kind {
         ListKind::Tools | ListKind::Prompts => shape.name,
         ListKind::Resources => shape.uri,
