@@ -12,10 +12,31 @@ use std::time::Duration;
 struct Key {
     runtime: tokio::runtime::Id,
     dial_timeout: Duration,
+    roots: Roots,
 }
 
-/// Clients that are kept: each runtime of a process needs one, and few processes have more than one.
-const CLIENTS_MAX: usize = 4;
+/// Which certificate authorities a client trusts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Roots {
+    /// Those of the system; reading them costs milliseconds.
+    System,
+    /// None: for plain HTTP without a proxy, which never meets a certificate.
+    None,
+}
+
+impl Roots {
+    /// What requests of this scheme need.
+    pub(crate) fn of(url: &reqwest::Url) -> Roots {
+        let is_proxied = || {
+            let names = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+            names.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+        };
+        if url.scheme() == "http" && !is_proxied() { Roots::None } else { Roots::System }
+    }
+}
+
+/// Clients that are kept: each runtime of a process needs two at most, and few processes have more than one.
+const CLIENTS_MAX: usize = 8;
 /// Idle connections kept for one host: as many as calls may be in flight to it, and then some.
 const IDLE_PER_HOST_MAX: usize = 256;
 /// How long an idle connection is kept. Longer than most servers keep theirs.
@@ -36,13 +57,13 @@ static CLIENTS: Mutex<Vec<(Key, reqwest::Client)>> = Mutex::new(Vec::new());
 ///
 /// # Panics
 /// Outside a tokio runtime.
-pub(crate) fn shared(dial_timeout: Duration) -> Result<reqwest::Client, CloseReason> {
-    let key = Key { runtime: tokio::runtime::Handle::current().id(), dial_timeout };
+pub(crate) fn shared(dial_timeout: Duration, roots: Roots) -> Result<reqwest::Client, CloseReason> {
+    let key = Key { runtime: tokio::runtime::Handle::current().id(), dial_timeout, roots };
     let mut clients = CLIENTS.lock();
     if let Some((_, client)) = clients.iter().find(|(known, _)| *known == key) {
         return Ok(client.clone());
     }
-    let client = build(dial_timeout)?;
+    let client = build(dial_timeout, roots)?;
     if clients.len() == CLIENTS_MAX {
         clients.remove(0);
     }
@@ -50,10 +71,14 @@ pub(crate) fn shared(dial_timeout: Duration) -> Result<reqwest::Client, CloseRea
     Ok(client)
 }
 
-fn build(dial_timeout: Duration) -> Result<reqwest::Client, CloseReason> {
+fn build(dial_timeout: Duration, roots: Roots) -> Result<reqwest::Client, CloseReason> {
     let builder = match dial_timeout {
         Duration::ZERO => reqwest::Client::builder(),
         dial_timeout => reqwest::Client::builder().connect_timeout(dial_timeout),
+    };
+    let builder = match roots {
+        Roots::System => builder,
+        Roots::None => builder.tls_certs_only([]),
     };
     builder
         .user_agent(concat!("callboard/", env!("CARGO_PKG_VERSION")))

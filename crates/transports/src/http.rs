@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// [`CloseReason::Protocol`] when the URL or a header of the entry cannot be used.
 pub async fn dial_http(request: DialRequest, spec: &HttpSpec) -> Result<Link, CloseReason> {
     let url = endpoint(&spec.url)?;
-    let client = crate::client::shared(request.settings.http_dial_timeout)?;
+    let client = crate::client::shared(request.settings.http_dial_timeout, crate::client::Roots::of(&url))?;
     // User info in the URL becomes a header, as the library does for requests that it builds itself.
     let built = client.post(url).build().map_err(|error| classify::of_send(error, false))?;
     let headers = Headers::new(built.headers().clone(), &spec.headers, request.authenticator)?;

@@ -6,7 +6,7 @@ use super::resume::resume;
 use super::stream::{EventStream, Media, Sorted, media_of, media_text};
 use bytes::Bytes;
 use callboard_core::port::{CallActivity, CloseReason, InFrame};
-use callboard_protocol::{Decoded, Frame, Id, Malformed, Reply, ReplyBody, decode};
+use callboard_protocol::{Decoded, Frame, Id, Malformed, Reply, ReplyBody, decode, decode_copied};
 use futures_util::FutureExt;
 use reqwest::{Response, StatusCode};
 use std::sync::Arc;
@@ -57,6 +57,9 @@ enum Taken {
     /// No message.
     Odd,
 }
+
+/// From this length on, in bytes, a payload shares the memory that it came in.
+const SHARED_BYTES_MIN: usize = 16 * 1024;
 
 impl Asker<'_> {
     /// Reads a successful answer.
@@ -170,7 +173,12 @@ impl Asker<'_> {
 
     /// Decodes one body or event, keeps the reply and sends the rest to the receive half.
     async fn take(&self, text: &Bytes) -> Taken {
-        match decode(text) {
+        // Short payloads are copied: what is kept of them must not keep a whole read buffer alive.
+        let decoded = match text.len() < SHARED_BYTES_MIN {
+            true => decode_copied(text),
+            false => decode(text),
+        };
+        match decoded {
             Decoded::One(frame) => match self.sort(frame) {
                 Sorted::Reply(reply) => Taken::Reply(reply),
                 Sorted::Other(other) => {

@@ -188,7 +188,14 @@ impl HttpLink {
             *request.headers_mut() = headers()?;
             *request.body_mut() = body.clone().map(Into::into);
             let is_https = url.scheme() == "https";
-            let sent = self.client.execute(request).await;
+            // A redirect may have led from http to https, which needs certificate authorities.
+            let sent = match is_https {
+                true => {
+                    let roots = crate::client::Roots::System;
+                    crate::client::shared(self.settings.http_dial_timeout, roots)?.execute(request).await
+                }
+                false => self.client.execute(request).await,
+            };
             let response = sent.map_err(|error| classify::of_send(error, is_https))?;
             let Some(target) = redirect_target(&response, &url) else { return Ok(response) };
             let status = response.status();
