@@ -1,1 +1,1 @@
-fn main() {}
+//! The `callboard` command.
