@@ -1,8 +1,10 @@
 //! The last line of defence: values that configuration holds as secrets are taken out of messages of others
 //! (a child's stderr, a server's error page) before they are printed.
 
+use callboard::load::describe::spec_json;
 use callboard::{ServerSpec, TransportSpec};
 use callboard_protocol::secret::MASK;
+use serde_json::Value;
 
 /// Shorter values are no secrets: masking `1` or `true` would only spoil texts.
 const SECRET_CHARS_MIN: usize = 6;
@@ -25,7 +27,10 @@ impl Scrubber {
     /// Learns the values of environments, headers and URLs.
     pub(crate) fn learn(&mut self, spec: &ServerSpec) {
         match &spec.transport {
-            TransportSpec::Stdio(stdio) => stdio.env.values().for_each(|value| self.add(value.expose())),
+            TransportSpec::Stdio(stdio) => {
+                stdio.env.values().for_each(|value| self.add(value.expose()));
+                self.learn_args(&stdio.args, &spec_json(spec)["transport"]["args"]);
+            }
             TransportSpec::Http(http) => {
                 for (_, value) in &http.headers {
                     self.add(value.expose());
@@ -41,6 +46,17 @@ impl Scrubber {
         }
         // A value that holds another one must go first.
         self.values.sort_by_key(|value| std::cmp::Reverse(value.0.len()));
+    }
+
+    /// What was masked in an argument is a secret everywhere.
+    fn learn_args(&mut self, args: &[String], masked: &Value) {
+        for (arg, masked) in args.iter().zip(masked.as_array().into_iter().flatten()) {
+            let Some((before, after)) = masked.as_str().and_then(|masked| masked.split_once(MASK)) else { continue };
+            let hidden = arg.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+            if arg != masked {
+                self.add(hidden.unwrap_or(arg));
+            }
+        }
     }
 
     fn add(&mut self, value: &str) {
@@ -62,8 +78,7 @@ impl Scrubber {
     }
 
     /// Cleans every text in a JSON value.
-    pub(crate) fn clean_json(&self, value: &mut serde_json::Value) {
-        use serde_json::Value;
+    pub(crate) fn clean_json(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.clean(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.clean_json(item)),
