@@ -6,9 +6,13 @@
 //! - actors and connections: an [`Admitted`] is a permission to dial, not a connection.
 
 pub mod admit;
+pub mod redact;
+pub mod signature;
 pub mod spec;
 
 pub use admit::{Admission, Admitted, LeftOut, Shadowed, admit};
+pub use redact::masked_args;
+pub use signature::fingerprint;
 pub use spec::{
     EraPin, HttpSpec, InProcessSpec, RemoteKind, Scope, ServerName, ServerOptions, ServerSpec, Source,
     StdioSpec, TransportSpec,

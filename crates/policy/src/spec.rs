@@ -1,8 +1,9 @@
 //! One server as configuration describes it, after its file's own dialect was read.
 
+use callboard_protocol::secret::masked_url;
 use callboard_protocol::{Era, Secret};
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -132,16 +133,29 @@ impl TransportSpec {
 }
 
 /// A child process and what it is given.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct StdioSpec {
     /// The program.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
+    /// Positions in `args` whose text came from a secret-looking variable and is masked in output.
+    pub args_secret: BTreeSet<usize>,
     /// Variables beside the base set; an empty value stays an empty value.
     pub env: BTreeMap<String, Secret>,
     /// Its working directory; the board's own when absent.
     pub cwd: Option<String>,
+}
+
+impl fmt::Debug for StdioSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StdioSpec")
+            .field("command", &self.command)
+            .field("args", &crate::redact::masked_args(self))
+            .field("env", &self.env)
+            .field("cwd", &self.cwd)
+            .finish()
+    }
 }
 
 /// The transports that share an HTTP address.
@@ -170,7 +184,7 @@ impl RemoteKind {
 }
 
 /// An address and what goes with each request.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct HttpSpec {
     /// The endpoint.
     pub url: String,
@@ -178,6 +192,16 @@ pub struct HttpSpec {
     pub headers: Vec<(String, Secret)>,
     /// Which of the transports.
     pub kind: RemoteKind,
+}
+
+impl fmt::Debug for HttpSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpSpec")
+            .field("url", &masked_url(&self.url))
+            .field("headers", &self.headers)
+            .field("kind", &self.kind)
+            .finish()
+    }
 }
 
 /// A server inside this process.
