@@ -169,7 +169,7 @@ impl ObjectSchema {
         if let Some(value) = self.parsed(types, text) {
             return Ok(value);
         }
-        if types.array && !text.trim_start().starts_with('[') {
+        if types.array && !types.string && !text.trim_start().starts_with('[') {
             let item = schema.get("items").map_or(Ok(Value::String(text.to_owned())), |items| self.typed(items, text))?;
             return Ok(Value::Array(vec![item]));
         }
