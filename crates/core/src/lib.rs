@@ -5,6 +5,29 @@
 //! - configuration files, credential stores and user interfaces,
 //! - wall time: only tokio's clock counts.
 
+pub mod actor;
+mod ask;
+pub mod call;
+pub mod catalog;
+mod conn_core;
+mod connect;
+pub mod dialect;
+pub mod environment;
+pub mod event;
+mod guard;
+pub mod handle;
 pub mod handler;
+mod handshake;
+mod inbound;
+mod io_task;
+mod listen;
+mod lists;
+pub mod machine;
+mod pending;
 pub mod port;
+mod session;
 pub mod settings;
+pub mod status;
+mod telemetry;
+mod tool_call;
+mod view;

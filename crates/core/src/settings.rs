@@ -217,6 +217,8 @@ settings! {
     reconnect_reset_after: Duration = ms(30_000), "reconnect.reset_after_ms";
     /// Gap of the slow retry of a failed remote server; 0 is off.
     reconnect_slow_retry: Duration = ms(300_000), "reconnect.slow_retry_ms";
+    /// Terminal failures in a row that end a connection.
+    health_strikes_max: usize = 3, "health.strikes_max";
     /// A listen stream shorter than this is short.
     listen_short: Duration = ms(10_000), "listen.short_ms";
     /// Reopenings of short listen streams.

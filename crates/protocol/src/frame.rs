@@ -176,7 +176,7 @@ pub fn recover_id(text: &[u8]) -> Option<u64> {
             b'{' | b'[' => depth += 1,
             b'}' | b']' => depth = depth.saturating_sub(1),
             b'"' => {
-                let end = string_end(text, at)?;
+                let Some(end) = string_end(text, at) else { return found };
                 if depth == 1
                     && let Some(value) = value_after_colon(text, end)
                 {
@@ -289,6 +289,7 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":12,"result":{"x":NaN}}"#, Some(12)),
             (r#"{"result":{"id":4,"x":NaN},"id":12}"#, Some(12)),
             (r#"{"id":"12","result":"#, Some(12)),
+            (r#"{"id":12,"result":"cut"#, Some(12)),
             (r#"{"id":12,"method":"x","params":NaN}"#, None),
             ("hello", None),
             ("[1,", None),

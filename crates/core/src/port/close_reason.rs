@@ -136,6 +136,14 @@ pub enum CloseReason {
         /// The last of its stderr.
         stderr_tail: String,
     },
+    /// No finished handshake in time.
+    #[error("no answer within {} ms{}", after.as_millis(), stderr_text(stderr_tail))]
+    ConnectTimedOut {
+        /// The limit.
+        after: Duration,
+        /// The last of the child's stderr.
+        stderr_tail: String,
+    },
     /// A pipe, socket or body broke.
     #[error("{}: {message}", kind.as_str())]
     Io {
@@ -247,6 +255,7 @@ impl CloseReason {
             },
             CloseReason::Spawn { .. }
             | CloseReason::Ended { .. }
+            | CloseReason::ConnectTimedOut { .. }
             | CloseReason::Status { .. }
             | CloseReason::SessionExpired { .. }
             | CloseReason::AuthRequired { .. }
@@ -272,6 +281,7 @@ impl CloseReason {
             CloseReason::Status { status, .. } => *status >= 500 || *status == 429 || *status == 408,
             CloseReason::Unreachable { kind, .. } => !matches!(kind, Unreachable::Tls),
             CloseReason::Ended { .. }
+            | CloseReason::ConnectTimedOut { .. }
             | CloseReason::Io { .. }
             | CloseReason::SessionExpired { .. }
             | CloseReason::NoReply => true,
@@ -296,6 +306,7 @@ impl CloseReason {
             CloseReason::Status { status, .. } if *status < 500 => Delivery::Refused,
             CloseReason::Status { .. }
             | CloseReason::Ended { .. }
+            | CloseReason::ConnectTimedOut { .. }
             | CloseReason::Io { .. }
             | CloseReason::NotRpc { .. }
             | CloseReason::NoReply
@@ -328,7 +339,11 @@ impl CloseReason {
     /// The last of the child's stderr, if any.
     pub fn stderr_tail(&self) -> Option<&str> {
         match self {
-            CloseReason::Ended { stderr_tail, .. } if !stderr_tail.is_empty() => Some(stderr_tail),
+            CloseReason::Ended { stderr_tail, .. } | CloseReason::ConnectTimedOut { stderr_tail, .. }
+                if !stderr_tail.is_empty() =>
+            {
+                Some(stderr_tail)
+            }
             _ => None,
         }
     }
@@ -338,6 +353,9 @@ impl CloseReason {
         Some(match self {
             CloseReason::Spawn { command, not_found: true, .. } => {
                 format!("install {command:?}, or give its full path in \"command\"")
+            }
+            CloseReason::ConnectTimedOut { .. } => {
+                "give the server a larger connect_timeout_ms, or run its command by hand".into()
             }
             CloseReason::Ended { .. } => "run the server's command by hand to see why it ends".into(),
             CloseReason::Unreachable { kind, .. } => match kind {

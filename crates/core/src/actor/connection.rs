@@ -1,0 +1,178 @@
+//! One server's connection: the thin actor around [`ConnMachine`].
+//!
+//! Ownership: the registry owns this actor; it owns the machine, the timers, the dial under way and the IO
+//! task of the current generation (through the core's stop signal).
+//! Control path: messages become events, `step` decides, effects are carried out here; what changed is
+//! published as a snapshot. Data path: none. Calls use the published core and never come here.
+
+mod effects;
+mod messages;
+
+pub(crate) use messages::{Close, Command};
+
+use crate::actor::connector::{ConnectorActor, Permit, Pool};
+use crate::conn_core::ConnCore;
+use crate::environment::Environment;
+use crate::event::EventKind;
+use crate::guard;
+use crate::handle::{ConnShared, ConnSnapshot, Tools, ToolsState};
+use crate::machine::{ConnMachine, DisabledBy, Event, Phase, Rules, State};
+use crate::port::Admitted;
+use crate::view;
+use actix::prelude::*;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+/// One server's connection.
+pub struct ConnectionActor {
+    env: Arc<Environment>,
+    server: Admitted,
+    shared: Arc<ConnShared>,
+    connector: Addr<ConnectorActor>,
+    rules: Rules,
+    machine: ConnMachine,
+    permit: Option<Permit>,
+    dial: Option<AbortHandle>,
+    core: Option<Arc<ConnCore>>,
+    listening: Option<AbortHandle>,
+    tools: Tools,
+    refresh: Refresh,
+    closing: bool,
+}
+
+/// Where the refreshing of the tool list stands: at most one fetch under way and one asked for.
+#[derive(Default)]
+struct Refresh {
+    under_way: bool,
+    asked_for: bool,
+    scheduled: bool,
+    /// Refreshes in quick succession; each one doubles the pause before the next.
+    storm: u32,
+    last: Option<Instant>,
+    applied: u64,
+}
+
+impl ConnectionActor {
+    /// Starts the actor of one server, under guard.
+    pub(crate) fn start(shared: Arc<ConnShared>, connector: Addr<ConnectorActor>) -> Addr<ConnectionActor> {
+        let (env, server) = (shared.env.clone(), shared.server.clone());
+        let rules = rules(&env, &server);
+        let machine = shared.snapshot.load().machine.clone();
+        guard::start(move |_| ConnectionActor {
+            env,
+            server,
+            shared,
+            connector,
+            rules,
+            machine,
+            permit: None,
+            dial: None,
+            core: None,
+            listening: None,
+            tools: Tools::default(),
+            refresh: Refresh::default(),
+            closing: false,
+        })
+    }
+
+    fn pool(&self) -> Pool {
+        match self.server.spec().transport.is_local() {
+            true => Pool::Local,
+            false => Pool::Remote,
+        }
+    }
+
+    /// Takes an event: decides, carries out, publishes.
+    fn step(&mut self, event: Event, context: &mut Context<Self>) {
+        let before = shape(&self.machine.state);
+        let machine =
+            std::mem::replace(&mut self.machine, ConnMachine::new(Some(DisabledBy::User), Instant::now()));
+        let (machine, effects) = machine.step(event, Instant::now(), &self.rules);
+        self.machine = machine;
+        if !matches!(self.machine.state, State::Connected { .. }) {
+            self.forget_core();
+        }
+        for effect in effects {
+            self.carry_out(effect, context);
+        }
+        let after = shape(&self.machine.state);
+        if before != after {
+            self.publish();
+            let cause = cause(&self.machine.state);
+            let event = EventKind::StateChanged { state: after.0, phase: after.1, cause };
+            self.env.emit(self.server.name(), self.machine.generation, event);
+        }
+    }
+
+    /// The lists of a session that has ended stay as the last good ones, marked stale.
+    fn forget_core(&mut self) {
+        if self.core.take().is_none() {
+            return;
+        }
+        if let Some(listening) = self.listening.take() {
+            listening.abort();
+        }
+        self.tools.state = if self.tools.list.is_some() { ToolsState::Stale } else { ToolsState::None };
+        self.refresh = Refresh { applied: self.refresh.applied, ..Refresh::default() };
+    }
+
+    fn publish(&self) {
+        self.shared.publish(ConnSnapshot {
+            machine: self.machine.clone(),
+            attempts_max: self.machine.attempts_max(&self.rules),
+            core: self.core.clone(),
+            tools: self.tools.clone(),
+        });
+    }
+}
+
+impl Actor for ConnectionActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Context<Self>) {
+        context.set_mailbox_capacity(1_024);
+    }
+}
+
+/// State and phase as words; a change of either is published.
+fn shape(state: &State) -> (&'static str, Option<&'static str>) {
+    match state {
+        State::Pending { phase, .. } => ("pending", Some(view::phase_word(*phase))),
+        State::Connected { .. } => ("connected", None),
+        State::NeedsAuth { .. } => ("needs-auth", None),
+        State::Failed { .. } => ("failed", None),
+        State::Disabled { .. } => ("disabled", None),
+    }
+}
+
+fn cause(state: &State) -> Option<String> {
+    match state {
+        State::Pending { phase: Phase::BackingOff { .. }, last, .. } => {
+            last.as_ref().map(|reason| reason.to_string())
+        }
+        State::NeedsAuth { reason, .. } | State::Failed { reason, .. } => Some(reason.to_string()),
+        State::Pending { .. } | State::Connected { .. } | State::Disabled { .. } => None,
+    }
+}
+
+fn rules(env: &Environment, server: &Admitted) -> Rules {
+    let settings = &env.settings;
+    let remote = !server.spec().transport.is_local();
+    let retries = if remote { settings.connect_retries_max } else { settings.connect_retries_stdio_max };
+    Rules {
+        remote,
+        reconnect: remote || settings.reconnect_stdio,
+        first_attempts_max: 1 + retries as u32,
+        attempts_max: settings.reconnect_attempts_max as u32,
+        backoff_initial: settings.reconnect_backoff_initial,
+        backoff_max: settings.reconnect_backoff_max,
+        backoff_factor: settings.reconnect_backoff_factor,
+        reset_after: settings.reconnect_reset_after,
+        slow_retry: settings.reconnect_slow_retry,
+    }
+}
+
+/// Longest pause between refreshes in a storm of changes.
+const REFRESH_PAUSE_MAX: Duration = Duration::from_secs(30);

@@ -1,0 +1,142 @@
+//! What a decision of the machine makes the actor do.
+
+use super::ConnectionActor;
+use super::messages::{ConnectDone, Dialed, IoDown, ListChanged, TimerDone};
+use crate::actor::connector::{Acquire, Withdraw};
+use crate::connect::{Attempt, Established, connect};
+use crate::handle::{ToolsFetched, ToolsState};
+use crate::inbound;
+use crate::listen;
+use crate::lists;
+use crate::machine::{Effect, Event, State};
+use crate::port::Generation;
+use actix::prelude::*;
+use callboard_protocol::list::ListKind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::time::Instant;
+
+/// The actor's own fetch of the tools has ended.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct OwnFetchDone(ToolsFetched);
+
+impl Handler<OwnFetchDone> for ConnectionActor {
+    type Result = ();
+
+    fn handle(&mut self, OwnFetchDone(fetched): OwnFetchDone, context: &mut Context<Self>) {
+        self.own_fetch_done(fetched, context);
+    }
+}
+
+impl ConnectionActor {
+    pub(super) fn carry_out(&mut self, effect: Effect, context: &mut Context<Self>) {
+        match effect {
+            Effect::RequestPermit => {
+                let (server, pool) = (self.server.name().clone(), self.pool());
+                self.connector.do_send(Acquire { server, pool, to: context.address().recipient() });
+            }
+            Effect::ReleasePermit => {
+                if self.permit.take().is_none() {
+                    let (server, pool) = (self.server.name().clone(), self.pool());
+                    self.connector.do_send(Withdraw { server, pool });
+                }
+            }
+            Effect::Dial(generation) => self.dial(generation, context),
+            Effect::CancelDial => {
+                if let Some(dial) = self.dial.take() {
+                    dial.abort();
+                }
+            }
+            Effect::CloseLink(generation) => self.close_link(generation),
+            Effect::ArmTimer(token, at) => {
+                let wait = at.saturating_duration_since(Instant::now());
+                context.run_later(wait, move |_, context| context.notify(TimerDone(token)));
+            }
+            Effect::FetchLists(_) => {
+                // Carried out in `established`, once the core is in place.
+            }
+        }
+    }
+
+    fn close_link(&mut self, generation: Generation) {
+        let snapshot = self.shared.snapshot.load();
+        if let Some(core) = snapshot.core.as_ref().filter(|core| core.generation == generation) {
+            core.io.stop();
+        }
+    }
+
+    fn dial(&mut self, generation: Generation, context: &mut Context<Self>) {
+        let address = context.address();
+        let (changed, dialed) = (address.clone(), address.clone());
+        let list_changed: inbound::ListChanged = Arc::new(move |kind| {
+            // A refusal is harmless: the actor has a change of this kind in its queue already, or is gone.
+            let _ = changed.try_send(ListChanged { generation, kind });
+        });
+        let attempt = Attempt {
+            env: self.env.clone(),
+            server: self.server.clone(),
+            generation,
+            list_changed,
+            dialed: Box::new(move || dialed.do_send(Dialed(generation))),
+        };
+        let token = self.env.alive_token();
+        let task = self.env.runtime.spawn(async move {
+            let result = connect(attempt).await;
+            drop(token);
+            address.do_send(ConnectDone { generation, result });
+        });
+        self.dial = Some(task.abort_handle());
+    }
+
+    /// The handshake is done: the core is published and watched, lists are fetched, changes listened for.
+    pub(super) fn established(&mut self, established: Established, context: &mut Context<Self>) {
+        let Established { core, io } = established;
+        let generation = core.generation;
+        self.core = Some(core.clone());
+        let lists = core.session().is_some_and(|session| session.features.tools);
+        self.tools.state = match lists {
+            true if self.tools.list.is_none() => ToolsState::Fetching,
+            true => ToolsState::Fetching,
+            false => {
+                self.tools.list =
+                    Some(Arc::new(crate::catalog::ItemList::new(ListKind::Tools, Vec::new(), Vec::new())));
+                ToolsState::Fresh
+            }
+        };
+        self.step(Event::Established(generation), context);
+        if !matches!(self.machine.state, State::Connected { .. }) {
+            return;
+        }
+        let (address, watched, token) = (context.address(), core.clone(), self.env.alive_token());
+        self.env.runtime.spawn(async move {
+            let reason = io.ended().await;
+            drop(token);
+            let answered = watched.io.answered();
+            address.do_send(IoDown { generation, reason, answered });
+        });
+        if lists {
+            self.fetch_tools(context);
+        }
+        if core.session().is_some_and(|session| session.modern.is_some() && session.features.list_changed) {
+            let address = context.address();
+            let list_changed: inbound::ListChanged = Arc::new(move |kind| {
+                let _ = address.try_send(ListChanged { generation, kind });
+            });
+            let task = self.env.runtime.spawn(listen::keep_listening(core, list_changed));
+            self.listening = Some(task.abort_handle());
+        }
+    }
+
+    pub(super) fn fetch_tools(&mut self, context: &mut Context<Self>) {
+        let Some(core) = self.core.clone() else { return };
+        self.refresh.under_way = true;
+        let address = context.address();
+        let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
+        self.env.runtime.spawn(async move {
+            let result = lists::fetch(&core, ListKind::Tools).await.map(Arc::new);
+            let result = result.map_err(|error| error.to_string());
+            address.do_send(OwnFetchDone(ToolsFetched { generation: core.generation, sequence, result }));
+        });
+    }
+}

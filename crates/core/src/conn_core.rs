@@ -1,0 +1,430 @@
+//! The part of a connection that calls use directly: pending requests, the send half, counters.
+//!
+//! A call touches no actor: it registers here, writes, and is woken by the IO task (duplex links) or gets
+//! its answer in its own task (exchanges). When the connection ends, the core is poisoned and everything
+//! that waits fails with the cause.
+
+use crate::call::{CallError, ProgressSink};
+use crate::dialect::{Dialect, Outline, Withdrawal};
+use crate::environment::Environment;
+use crate::pending::{Clocks, Outcome, PendingTable};
+use crate::port::{
+    CallActivity, CloseReason, Delivery, Diagnostics, Exchange, Generation, SendHalf, ServerName,
+};
+use crate::session::Session;
+use crate::telemetry::ConnMetrics;
+use bytes::Bytes;
+use callboard_protocol::{RemoteError, ReplyBody};
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::Instant;
+
+/// One generation of a connection.
+pub(crate) struct ConnCore {
+    pub(crate) env: Arc<Environment>,
+    pub(crate) server: ServerName,
+    pub(crate) generation: Generation,
+    pub(crate) send: SendHalf,
+    pub(crate) diagnostics: Arc<dyn Diagnostics>,
+    pub(crate) in_flight: Semaphore,
+    pub(crate) queued: AtomicU32,
+    pub(crate) metrics: ConnMetrics,
+    pub(crate) io: IoSignals,
+    pub(crate) session: OnceLock<Session>,
+    pending: Mutex<PendingTable>,
+    strikes: AtomicU32,
+    unmatched: AtomicU64,
+}
+
+/// How callers and the actor reach the IO task.
+#[derive(Default)]
+pub(crate) struct IoSignals {
+    pub waker: AtomicWaker,
+    /// The next moment the IO task looks at deadlines, in milliseconds after `epoch`; `u64::MAX` is never.
+    wake_at: AtomicU64,
+    /// `wake_at` was brought forward since the IO task looked.
+    moved: AtomicBool,
+    stop: AtomicBool,
+    retired: Mutex<Option<Arc<CloseReason>>>,
+    answered: AtomicBool,
+}
+
+impl IoSignals {
+    /// Tells the IO task to end.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Why the generation must end although its link has not.
+    pub(crate) fn retired(&self) -> Option<Arc<CloseReason>> {
+        self.retired.lock().clone()
+    }
+
+    /// The server has answered something in this generation.
+    pub(crate) fn answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// The next moment to look has changed since it was last looked at.
+    pub(crate) fn is_due(&self) -> bool {
+        self.moved.swap(false, Ordering::AcqRel)
+    }
+
+    /// Brings the next look at deadlines forward.
+    fn hasten(&self, env: &Environment, due: Instant) {
+        if millis(env, due) < self.wake_at.load(Ordering::Acquire) {
+            self.set_wake_at(env, Some(due));
+            self.moved.store(true, Ordering::Release);
+            self.waker.wake();
+        }
+    }
+
+    pub(crate) fn set_wake_at(&self, env: &Environment, at: Option<Instant>) {
+        self.wake_at.store(at.map_or(u64::MAX, |at| millis(env, at)), Ordering::Release);
+    }
+}
+
+fn millis(env: &Environment, at: Instant) -> u64 {
+    at.saturating_duration_since(env.built_at).as_millis() as u64
+}
+
+/// A request with everything that its sending needs.
+pub(crate) struct Outgoing<'a> {
+    pub outline: Outline<'a>,
+    pub clocks: Clocks,
+    pub progress: Option<ProgressSink>,
+    pub is_listen: bool,
+    /// Headers that the link does not add by itself yet: the version, before the handshake is done.
+    pub early_headers: Vec<(String, String)>,
+}
+
+impl ConnCore {
+    pub(crate) fn new(
+        env: Arc<Environment>,
+        server: ServerName,
+        generation: Generation,
+        send: SendHalf,
+        diagnostics: Arc<dyn Diagnostics>,
+        in_flight_max: usize,
+    ) -> ConnCore {
+        ConnCore {
+            metrics: ConnMetrics::new(&server),
+            env,
+            server,
+            generation,
+            send,
+            diagnostics,
+            in_flight: Semaphore::new(in_flight_max.clamp(1, Semaphore::MAX_PERMITS)),
+            queued: AtomicU32::new(0),
+            io: IoSignals { wake_at: AtomicU64::new(u64::MAX), ..IoSignals::default() },
+            session: OnceLock::new(),
+            pending: Mutex::new(PendingTable::default()),
+            strikes: AtomicU32::new(0),
+            unmatched: AtomicU64::new(0),
+        }
+    }
+
+    /// The session; present from the end of the handshake on.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.session.get()
+    }
+
+    /// Sends one request and waits for its raw result.
+    pub(crate) async fn request(
+        self: &Arc<Self>,
+        dialect: &dyn Dialect,
+        outgoing: Outgoing<'_>,
+    ) -> Result<Bytes, CallError> {
+        let started = Instant::now();
+        let (waiter, mut answer) = oneshot::channel();
+        let Outgoing { outline, clocks, progress, is_listen, early_headers } = outgoing;
+        let unmatched_before = self.unmatched.load(Ordering::Relaxed);
+        let id = self.register(waiter, progress, clocks, started)?;
+        let mut frame = Vec::with_capacity(192 + outline.params.len() + outline.meta.len());
+        dialect.write_request(&mut frame, id, &outline);
+        self.metrics.sent(frame.len());
+        let mut guard = Withdraw { core: self, dialect, id, armed: true };
+        let outcome = match &self.send {
+            SendHalf::Duplex(link) => {
+                if let Err(reason) = link.send(&frame) {
+                    guard.disarm();
+                    self.pending.lock().remove(id);
+                    return Err(CallError::Lost { reason: Arc::new(reason), delivery: Delivery::NotSent });
+                }
+                answer.await.unwrap_or_else(|_| self.lost())
+            }
+            SendHalf::Exchange(link) => {
+                let mut headers = dialect.headers(&outline);
+                headers.extend(early_headers);
+                let activity = self.clone() as Arc<dyn CallActivity>;
+                let exchange = link.exchange(Exchange { id, frame, headers, activity, is_listen });
+                tokio::select! {
+                    biased;
+                    outcome = &mut answer => outcome.unwrap_or_else(|_| self.lost()),
+                    reply = exchange => {
+                        self.pending.lock().remove(id);
+                        match reply {
+                            Ok(reply) => Outcome::Reply(reply.body),
+                            Err(reason) => Outcome::Lost(Arc::new(reason)),
+                        }
+                    }
+                }
+            }
+        };
+        if !matches!(outcome, Outcome::TimedOut(_)) {
+            guard.disarm();
+        }
+        let what = What { method: outline.method, name: outline.name, started, unmatched_before };
+        self.conclude(outcome, what)
+    }
+
+    fn register(
+        &self,
+        waiter: oneshot::Sender<Outcome>,
+        progress: Option<ProgressSink>,
+        clocks: Clocks,
+        now: Instant,
+    ) -> Result<u64, CallError> {
+        let (id, due) = self
+            .pending
+            .lock()
+            .insert(waiter, progress, clocks, now)
+            .map_err(|reason| CallError::Lost { reason, delivery: Delivery::NotSent })?;
+        if let Some(due) = due {
+            self.io.hasten(&self.env, due);
+        }
+        Ok(id)
+    }
+
+    fn lost(&self) -> Outcome {
+        let reason = self.pending.lock().closed().cloned();
+        Outcome::Lost(reason.unwrap_or_else(|| Arc::new(CloseReason::Cancelled)))
+    }
+
+    /// Turns how a request ended into what its caller gets.
+    fn conclude(&self, outcome: Outcome, what: What<'_>) -> Result<Bytes, CallError> {
+        match outcome {
+            Outcome::Reply(body) => {
+                self.note_answer();
+                match body {
+                    ReplyBody::Result(raw) => Ok(raw),
+                    ReplyBody::Error(raw) => Err(CallError::Remote(RemoteError::from_raw(&raw))),
+                    ReplyBody::Invalid(why) => Err(CallError::Invalid(why)),
+                }
+            }
+            Outcome::TooLarge(limit) => {
+                let reason = Arc::new(CloseReason::TooLarge { limit });
+                Err(CallError::Lost { reason, delivery: Delivery::Unknown })
+            }
+            Outcome::TimedOut(clock) => Err(CallError::TimedOut {
+                what: match what.name {
+                    Some(name) => format!("{} {name}", what.method),
+                    None => what.method.to_owned(),
+                },
+                clock,
+                elapsed: what.started.elapsed(),
+                delivery: Delivery::Unknown,
+                unmatched: self.unmatched.load(Ordering::Relaxed) - what.unmatched_before,
+            }),
+            Outcome::Lost(reason) => {
+                self.note_failure(&reason);
+                let delivery = reason.delivery();
+                Err(CallError::Lost { reason, delivery })
+            }
+        }
+    }
+
+    fn note_answer(&self) {
+        self.io.answered.store(true, Ordering::Relaxed);
+        if self.strikes.load(Ordering::Relaxed) != 0 {
+            self.strikes.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a terminal failure of an exchange; enough of them in a row, or a certain one, end the generation.
+    fn note_failure(&self, reason: &Arc<CloseReason>) {
+        let SendHalf::Exchange(_) = self.send else { return };
+        if self.session().is_none() {
+            return;
+        }
+        match **reason {
+            CloseReason::SessionExpired { .. } | CloseReason::AuthRequired { .. } => {
+                self.retire(reason.clone())
+            }
+            _ if reason.is_terminal() => {
+                let strikes = self.strikes.fetch_add(1, Ordering::Relaxed) + 1;
+                if strikes as usize >= self.env.settings.health_strikes_max {
+                    self.retire(reason.clone());
+                }
+            }
+            _ => self.note_answer(),
+        }
+    }
+
+    /// Ends the generation for new requests; exchanges under way end by themselves.
+    pub(crate) fn retire(&self, reason: Arc<CloseReason>) {
+        self.pending.lock().close(&reason);
+        self.io.retired.lock().get_or_insert(reason);
+        self.io.waker.wake();
+    }
+
+    /// Fails everything that waits, and everything that comes.
+    pub(crate) fn poison(&self, reason: &Arc<CloseReason>) {
+        self.pending.lock().poison(reason);
+        self.in_flight.close();
+    }
+
+    /// Takes nothing new; what waits goes on. For exchanges, whose answers do not need the link's other half.
+    pub(crate) fn close_for_new(&self, reason: &Arc<CloseReason>) {
+        self.pending.lock().close(reason);
+    }
+
+    /// Why nothing new is taken.
+    pub(crate) fn closed(&self) -> Option<Arc<CloseReason>> {
+        self.pending.lock().closed().cloned()
+    }
+
+    /// Requests that wait for an answer.
+    pub(crate) fn pending_len(&self) -> usize {
+        self.pending.lock().len()
+    }
+
+    /// Ends a request by its id; counts the answer as unmatched when nobody waits.
+    pub(crate) fn complete(&self, id: u64, outcome: Outcome) {
+        if !self.pending.lock().complete(id, outcome) {
+            self.note_unmatched();
+        }
+    }
+
+    pub(crate) fn note_unmatched(&self) {
+        self.unmatched.fetch_add(1, Ordering::Relaxed);
+        self.metrics.unmatched();
+    }
+
+    /// A sign of life of a request, with its progress sink if it still waits.
+    pub(crate) fn touch(&self, id: u64) -> Option<Option<ProgressSink>> {
+        self.pending.lock().touch(id, Instant::now())
+    }
+
+    /// Ends what is overdue and gives the next moment to look.
+    pub(crate) fn sweep(&self, now: Instant) -> Option<Instant> {
+        self.pending.lock().sweep(now)
+    }
+
+    /// Stops all clocks until the guard is dropped: a person is being asked.
+    pub(crate) fn pause_clocks(self: &Arc<Self>) -> PausedClocks {
+        self.pending.lock().pause(Instant::now());
+        PausedClocks(self.clone())
+    }
+
+    /// Sends a notification or a reply without waiting for it.
+    pub(crate) fn tell(self: &Arc<Self>, frame: Vec<u8>) {
+        match &self.send {
+            SendHalf::Duplex(link) => {
+                if let Err(reason) = link.send(&frame) {
+                    tracing::debug!(server = %self.server, %reason, "could not send");
+                }
+            }
+            SendHalf::Exchange(link) => {
+                let sending = link.notify(frame, Vec::new());
+                let server = self.server.clone();
+                self.env.runtime.spawn(async move {
+                    if let Err(reason) = sending.await {
+                        tracing::debug!(%server, %reason, "could not send");
+                    }
+                });
+            }
+        }
+    }
+
+    /// Sends a notification and waits until it is on its way; over HTTP, until it is acknowledged.
+    pub(crate) async fn tell_and_wait(
+        &self,
+        frame: Vec<u8>,
+        headers: Vec<(String, String)>,
+    ) -> Result<(), CloseReason> {
+        match &self.send {
+            SendHalf::Duplex(link) => link.send(&frame),
+            SendHalf::Exchange(link) => link.notify(frame, headers).await,
+        }
+    }
+
+    /// True when requests are exchanges of their own.
+    pub(crate) fn is_exchange(&self) -> bool {
+        matches!(self.send, SendHalf::Exchange(_))
+    }
+}
+
+struct What<'a> {
+    method: &'a str,
+    name: Option<&'a str>,
+    started: Instant,
+    unmatched_before: u64,
+}
+
+impl CallActivity for ConnCore {
+    fn active(&self, id: u64) {
+        let _ = self.touch(id);
+    }
+}
+
+/// The connection's clocks stand still while this lives.
+pub(crate) struct PausedClocks(Arc<ConnCore>);
+
+impl Drop for PausedClocks {
+    fn drop(&mut self) {
+        self.0.pending.lock().resume(Instant::now());
+        self.0.io.hasten(&self.0.env, self.0.env.built_at);
+    }
+}
+
+/// Calls a request off when its caller goes away, or its time is up.
+struct Withdraw<'a> {
+    core: &'a Arc<ConnCore>,
+    dialect: &'a dyn Dialect,
+    id: u64,
+    armed: bool,
+}
+
+impl Withdraw<'_> {
+    fn disarm(&mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Withdraw<'_> {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        let timed_out = !self.core.pending.lock().remove(self.id);
+        // `initialize` must never be cancelled, and before its end there is nothing else to cancel.
+        if self.core.session().is_none() {
+            return;
+        }
+        let reason = if timed_out { "timeout" } else { "cancelled by the client" };
+        match self.dialect.withdrawal(self.id, reason, self.core.is_exchange()) {
+            Withdrawal::Notify(frame) => self.core.tell(frame),
+            Withdrawal::CloseStream => {}
+        }
+    }
+}
+
+/// How long until a moment, for error texts and timers.
+pub(crate) fn clocks_for(
+    first_byte: std::time::Duration,
+    idle: std::time::Duration,
+    absolute: std::time::Duration,
+    now: Instant,
+) -> Clocks {
+    let on = |d: std::time::Duration| (!d.is_zero()).then_some(d);
+    Clocks { first_byte: on(first_byte), idle: on(idle), absolute: on(absolute).map(|d| now + d) }
+}

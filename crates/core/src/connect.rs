@@ -1,0 +1,276 @@
+//! One attempt to connect: dial, find the era, shake hands. A child that dies of the probe is replaced once.
+
+use crate::conn_core::ConnCore;
+use crate::environment::Environment;
+use crate::handshake::{self, Verdict, reason_of, timed_out};
+use crate::inbound::{Inbound, ListChanged};
+use crate::io_task;
+use crate::port::{Admitted, CloseReason, DialRequest, EraPin, Generation};
+use crate::session::Session;
+use callboard_protocol::Era;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+/// What an attempt to connect needs.
+pub(crate) struct Attempt {
+    pub env: Arc<Environment>,
+    pub server: Admitted,
+    pub generation: Generation,
+    pub list_changed: ListChanged,
+    /// Told once the link is open.
+    pub dialed: Box<dyn FnOnce() + Send>,
+}
+
+/// A connection whose handshake is done.
+pub(crate) struct Established {
+    pub core: Arc<ConnCore>,
+    pub io: IoHandle,
+}
+
+/// The running IO task. Dropped, it ends the task and so the link.
+pub(crate) struct IoHandle {
+    core: Arc<ConnCore>,
+    task: Option<JoinHandle<Arc<CloseReason>>>,
+}
+
+impl IoHandle {
+    /// Waits for the end of the task: why the link ended.
+    pub(crate) async fn ended(mut self) -> Arc<CloseReason> {
+        let Some(task) = self.task.as_mut() else { return Arc::new(CloseReason::Cancelled) };
+        let reason = match task.await {
+            Ok(reason) => reason,
+            Err(error) => Arc::new(CloseReason::Protocol(format!("the IO task ended: {error}"))),
+        };
+        self.task = None;
+        reason
+    }
+}
+
+impl Drop for IoHandle {
+    fn drop(&mut self) {
+        if self.task.is_some() {
+            self.core.io.stop();
+        }
+    }
+}
+
+/// How an opened link is to be greeted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Greeting {
+    /// Find out.
+    Probe,
+    /// `initialize` first.
+    Legacy,
+    /// Known to be modern.
+    Modern,
+}
+
+/// What one greeting came to.
+enum Greeted {
+    Session(Session),
+    /// The child is of no use any more; a fresh one gets `initialize` first.
+    Afresh,
+    Failed(Arc<CloseReason>),
+}
+
+/// Connects, within the connect's own time limit.
+pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseReason>> {
+    let Attempt { env, server, generation, list_changed, dialed } = attempt;
+    let spec = server.spec();
+    let limit = spec.options.connect_timeout_ms.map_or(env.settings.connect_timeout, Duration::from_millis);
+    let began = Instant::now();
+    let deadline = began + limit;
+    let fingerprint = callboard_policy::fingerprint(spec);
+    let remembered = match spec.options.protocol_era {
+        EraPin::Pinned(_) => None,
+        EraPin::Auto => env.eras.recall(&fingerprint),
+    };
+    let mut greeting = match (spec.options.protocol_era, remembered) {
+        (EraPin::Pinned(Era::Legacy), _) | (EraPin::Auto, Some(Era::Legacy)) => Greeting::Legacy,
+        (EraPin::Pinned(Era::Modern), _) | (EraPin::Auto, Some(Era::Modern)) => Greeting::Modern,
+        (EraPin::Auto, None) => Greeting::Probe,
+    };
+    let mut dialed = Some(dialed);
+    loop {
+        let Established { core, io } =
+            open(&env, &server, generation, deadline, began, &list_changed).await?;
+        if let Some(dialed) = dialed.take() {
+            dialed();
+        }
+        let greeted = greet(&core, greeting, deadline, began).await;
+        match greeted {
+            Greeted::Session(session) => {
+                if spec.options.protocol_era == EraPin::Auto {
+                    env.eras.remember(&fingerprint, session.era());
+                }
+                let _ = core.session.set(session);
+                return Ok(Established { core, io });
+            }
+            Greeted::Afresh if greeting == Greeting::Probe => greeting = Greeting::Legacy,
+            Greeted::Afresh | Greeted::Failed(_) if remembered.is_some() && greeting != Greeting::Probe => {
+                // The remembered verdict may be what was wrong: find out anew, once.
+                env.eras.forget(&fingerprint);
+                match greeted {
+                    Greeted::Failed(reason) if !speaks_of_era(&reason) => return Err(reason),
+                    _ => greeting = Greeting::Probe,
+                }
+            }
+            Greeted::Afresh => return Err(Arc::new(CloseReason::NoReply)),
+            Greeted::Failed(reason) => return Err(reason),
+        }
+        if Instant::now() >= deadline {
+            return Err(timed_out(&core, began));
+        }
+        io.ended_after_stop().await;
+    }
+}
+
+impl IoHandle {
+    /// Ends the link and waits for its task, so that a fresh child does not meet the old one.
+    async fn ended_after_stop(self) {
+        self.core.io.stop();
+        let _ = self.ended().await;
+    }
+}
+
+/// A failure that another way to greet might not meet.
+fn speaks_of_era(reason: &CloseReason) -> bool {
+    match reason {
+        CloseReason::Protocol(_) | CloseReason::Ended { .. } | CloseReason::NoReply => true,
+        CloseReason::Status { status, .. } => *status < 500,
+        _ => false,
+    }
+}
+
+async fn open(
+    env: &Arc<Environment>,
+    server: &Admitted,
+    generation: Generation,
+    deadline: Instant,
+    began: Instant,
+    list_changed: &ListChanged,
+) -> Result<Established, Arc<CloseReason>> {
+    let request = DialRequest {
+        server: server.clone(),
+        generation,
+        deadline,
+        settings: env.settings.clone(),
+        authenticator: None,
+    };
+    let link = match timeout_at(deadline, env.dialer.dial(request)).await {
+        Ok(dialed) => dialed.map_err(Arc::new)?,
+        Err(_) => {
+            let after = began.elapsed();
+            return Err(Arc::new(CloseReason::ConnectTimedOut { after, stderr_tail: String::new() }));
+        }
+    };
+    let in_flight_max = server.spec().options.in_flight_max.unwrap_or(env.settings.call_in_flight_max);
+    let name = server.name().clone();
+    let core =
+        Arc::new(ConnCore::new(env.clone(), name, generation, link.send, link.diagnostics, in_flight_max));
+    let inbound = Inbound::new(core.clone(), list_changed.clone());
+    let task =
+        env.runtime.spawn(io_task::run(core.clone(), link.receive, link.closer, inbound, env.alive_token()));
+    Ok(Established { core: core.clone(), io: IoHandle { core, task: Some(task) } })
+}
+
+async fn greet(core: &Arc<ConnCore>, greeting: Greeting, deadline: Instant, began: Instant) -> Greeted {
+    match greeting {
+        Greeting::Legacy => match handshake::initialize(core, deadline).await {
+            Ok(session) => Greeted::Session(session),
+            Err(error) if wants_modern(&error) => modern(core, deadline, began).await,
+            Err(error) => Greeted::Failed(reason_of(error, core, began)),
+        },
+        Greeting::Modern => modern(core, deadline, began).await,
+        Greeting::Probe if core.is_exchange() => match handshake::probe(core, deadline, began).await {
+            Verdict::Modern(session) => Greeted::Session(session),
+            Verdict::Nothing(reason) => Greeted::Failed(reason),
+            Verdict::Legacy => match handshake::initialize(core, deadline).await {
+                Ok(session) => Greeted::Session(session),
+                Err(error) => Greeted::Failed(reason_of(error, core, began)),
+            },
+        },
+        Greeting::Probe => probe_in_place(core, deadline, began).await,
+    }
+}
+
+/// A server that answers `initialize` with an unsupported version wants the modern way.
+fn wants_modern(error: &crate::call::CallError) -> bool {
+    let rpc = match error {
+        crate::call::CallError::Remote(rpc) => Some(rpc),
+        crate::call::CallError::Lost { reason, .. } => match &**reason {
+            CloseReason::Status { rpc, .. } => rpc.as_ref(),
+            _ => None,
+        },
+        _ => None,
+    };
+    rpc.is_some_and(|rpc| rpc.code == callboard_protocol::code::UNSUPPORTED_VERSION)
+}
+
+async fn modern(core: &Arc<ConnCore>, deadline: Instant, began: Instant) -> Greeted {
+    match handshake::probe(core, deadline, began).await {
+        Verdict::Modern(session) => Greeted::Session(session),
+        Verdict::Nothing(reason) => Greeted::Failed(reason),
+        Verdict::Legacy => {
+            let message =
+                "the server does not speak 2026-07-28, which its entry or an earlier answer says it does";
+            Greeted::Failed(Arc::new(CloseReason::Protocol(message.into())))
+        }
+    }
+}
+
+/// The probe of a child: `server/discover` first, `initialize` on the same child after a refusal or a silence.
+async fn probe_in_place(core: &Arc<ConnCore>, deadline: Instant, began: Instant) -> Greeted {
+    let silence = Instant::now() + core.env.settings.probe_timeout;
+    let mut probing = Box::pin(handshake::probe(core, deadline, began));
+    match timeout_at(silence.min(deadline), &mut probing).await {
+        Ok(Verdict::Modern(session)) => Greeted::Session(session),
+        Ok(Verdict::Legacy) => match handshake::initialize(core, deadline).await {
+            Ok(session) => Greeted::Session(session),
+            Err(error) => after_refused_probe(core, error, began),
+        },
+        Ok(Verdict::Nothing(reason)) => match *reason {
+            CloseReason::Ended { .. } | CloseReason::Io { .. } => Greeted::Afresh,
+            _ => Greeted::Failed(reason),
+        },
+        Err(_) => {
+            // It may only be slow to start: whichever answer comes first decides.
+            let initializing = handshake::initialize(core, deadline);
+            tokio::select! {
+                biased;
+                verdict = &mut probing => match verdict {
+                    Verdict::Modern(session) => Greeted::Session(session),
+                    Verdict::Nothing(reason) if matches!(*reason, CloseReason::Ended { .. }) => Greeted::Afresh,
+                    Verdict::Nothing(reason) => Greeted::Failed(reason),
+                    Verdict::Legacy => match handshake_after_silence(core, deadline).await {
+                        Ok(session) => Greeted::Session(session),
+                        Err(error) => after_refused_probe(core, error, began),
+                    },
+                },
+                session = initializing => match session {
+                    Ok(session) => Greeted::Session(session),
+                    Err(error) => after_refused_probe(core, error, began),
+                },
+            }
+        }
+    }
+}
+
+async fn handshake_after_silence(
+    core: &Arc<ConnCore>,
+    deadline: Instant,
+) -> Result<Session, crate::call::CallError> {
+    handshake::initialize(core, deadline).await
+}
+
+fn after_refused_probe(core: &ConnCore, error: crate::call::CallError, began: Instant) -> Greeted {
+    match &error {
+        crate::call::CallError::TimedOut { .. } => Greeted::Failed(timed_out(core, began)),
+        crate::call::CallError::Lost { reason, .. } if matches!(**reason, CloseReason::Protocol(_)) => {
+            Greeted::Failed(reason_of(error, core, began))
+        }
+        _ => Greeted::Afresh,
+    }
+}

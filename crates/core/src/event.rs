@@ -1,0 +1,72 @@
+//! One enum for everything that happens: the source of logs, metrics, the command line and tests.
+
+use serde::Serialize;
+
+/// Something that happened to one server of a board.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BoardEvent {
+    /// Since the board was built, in milliseconds.
+    pub at_ms: u64,
+    /// The server.
+    pub server: String,
+    /// Its generation.
+    pub generation: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: EventKind,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum EventKind {
+    /// The state, or its phase, is another one now.
+    StateChanged {
+        /// The state's word.
+        state: &'static str,
+        /// The phase of a pending server.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<&'static str>,
+        /// Why.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cause: Option<String>,
+    },
+    /// A list was fetched.
+    ListFetched {
+        /// `tools`, `resources`, …
+        list: &'static str,
+        /// Its items.
+        items: usize,
+        /// Items that were left out.
+        problems: usize,
+        /// Names that are new.
+        added: Vec<String>,
+        /// Names that are gone.
+        removed: Vec<String>,
+    },
+    /// A list could not be fetched; the last good one stays, marked stale.
+    ListFailed {
+        /// `tools`, `resources`, …
+        list: &'static str,
+        /// Why.
+        cause: String,
+    },
+    /// A subscribed resource changed.
+    ResourceUpdated {
+        /// Its address.
+        uri: String,
+    },
+    /// A log message of the server. Text of a server is data.
+    ServerLog {
+        /// The level it gave.
+        level: String,
+        /// The raw data, bounded.
+        data: String,
+    },
+    /// An actor panicked and was set up again, or given up.
+    ActorPanicked {
+        /// Its budget allowed another start.
+        restarted: bool,
+    },
+}

@@ -1,0 +1,218 @@
+//! The way to one server: cheap to clone, safe to keep, the same through every reconnect.
+
+mod calls;
+mod waiting;
+
+use crate::catalog::ItemList;
+use crate::conn_core::ConnCore;
+use crate::environment::Environment;
+use crate::machine::{ConnMachine, State};
+use crate::port::{Admitted, Generation, ServerName};
+use crate::status::{ServerStatus, StateView};
+use crate::view;
+use arc_swap::ArcSwap;
+use callboard_protocol::list::ListKind;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::sync::watch;
+
+/// What a handle may ask of the server's actor.
+#[derive(Debug, Clone)]
+pub(crate) enum Command {
+    /// Connect, if nobody has asked before.
+    Demand,
+    /// Connect anew.
+    Reconnect,
+    /// Switch on.
+    Enable,
+    /// Switch off.
+    Disable,
+    /// Tools were fetched by a caller.
+    ToolsFetched(ToolsFetched),
+}
+
+/// The outcome of fetching the tools of one generation.
+#[derive(Debug, Clone)]
+pub(crate) struct ToolsFetched {
+    pub generation: Generation,
+    /// Counts the fetches of a server; an older one never replaces a newer one.
+    pub sequence: u64,
+    pub result: Result<Arc<ItemList>, String>,
+}
+
+/// Delivers commands to the server's actor.
+pub(crate) type CommandSink = Box<dyn Fn(Command) + Send + Sync>;
+
+/// What is known of a server's tools.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tools {
+    pub list: Option<Arc<ItemList>>,
+    pub state: ToolsState,
+}
+
+/// How good a list of tools is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum ToolsState {
+    /// Never fetched.
+    #[default]
+    None,
+    /// Being fetched for the first time in this generation.
+    Fetching,
+    /// Of this generation.
+    Fresh,
+    /// Of an earlier generation, or could not be refreshed.
+    Stale,
+    /// Could not be fetched, and there is no earlier one.
+    Failed(String),
+}
+
+/// One published moment of a connection.
+pub(crate) struct ConnSnapshot {
+    pub machine: ConnMachine,
+    pub attempts_max: u32,
+    pub core: Option<Arc<ConnCore>>,
+    pub tools: Tools,
+}
+
+pub(crate) struct ConnShared {
+    pub server: Admitted,
+    pub env: Arc<Environment>,
+    pub snapshot: ArcSwap<ConnSnapshot>,
+    pub changed: watch::Sender<u64>,
+    pub sequence: AtomicU64,
+    demanded: AtomicBool,
+    commands: CommandSink,
+}
+
+impl ConnShared {
+    pub(crate) fn new(
+        env: Arc<Environment>,
+        server: Admitted,
+        machine: ConnMachine,
+        commands: CommandSink,
+    ) -> ConnShared {
+        let snapshot = ConnSnapshot { machine, attempts_max: 0, core: None, tools: Tools::default() };
+        ConnShared {
+            server,
+            env,
+            snapshot: ArcSwap::from_pointee(snapshot),
+            changed: watch::Sender::new(0),
+            sequence: AtomicU64::new(1),
+            demanded: AtomicBool::new(false),
+            commands,
+        }
+    }
+
+    /// Publishes a moment and wakes everybody who waits for a change.
+    pub(crate) fn publish(&self, snapshot: ConnSnapshot) {
+        self.demanded.store(false, Ordering::Release);
+        self.snapshot.store(Arc::new(snapshot));
+        self.env.bump();
+        self.changed.send_modify(|version| *version += 1);
+    }
+}
+
+/// The way to one server.
+#[derive(Clone)]
+pub struct ConnHandle(Arc<ConnShared>);
+
+impl ConnHandle {
+    pub(crate) fn new(shared: Arc<ConnShared>) -> ConnHandle {
+        ConnHandle(shared)
+    }
+
+    /// The host's name of the server.
+    pub fn name(&self) -> &ServerName {
+        self.0.server.name()
+    }
+
+    /// What the server is doing.
+    pub fn state(&self) -> StateView {
+        view::state(&self.0.snapshot.load())
+    }
+
+    /// The server's line of a status.
+    pub fn status(&self) -> ServerStatus {
+        view::server(&self.0.server, &self.0.snapshot.load())
+    }
+
+    /// What may be dialed under this name.
+    pub fn server(&self) -> &Admitted {
+        &self.0.server
+    }
+
+    /// Instructions for the model, cut at `catalog.instructions_chars_max`; none while not connected.
+    pub fn instructions(&self) -> Option<String> {
+        let snapshot = self.0.snapshot.load();
+        let instructions = snapshot.core.as_ref()?.session()?.peer.instructions.as_deref()?;
+        let (head, was_cut) =
+            callboard_protocol::text::cut(instructions, self.0.env.settings.catalog_instructions_chars_max);
+        Some(if was_cut { format!("{head}… [cut]") } else { head.to_owned() })
+    }
+
+    /// The raw capabilities that the server declared; none while not connected.
+    pub fn capabilities(&self) -> Option<String> {
+        let snapshot = self.0.snapshot.load();
+        let raw = snapshot.core.as_ref()?.session()?.peer.capabilities.clone()?;
+        Some(callboard_protocol::json::text(&raw).to_owned())
+    }
+
+    /// The process id of a stdio server, while connected.
+    pub fn process_id(&self) -> Option<u32> {
+        self.0.snapshot.load().core.as_ref()?.diagnostics.process_id()
+    }
+
+    /// The last of a stdio server's stderr, while connected or in the cause of its end.
+    pub fn stderr_tail(&self) -> String {
+        let snapshot = self.0.snapshot.load();
+        if let Some(core) = &snapshot.core {
+            return core.diagnostics.stderr_tail(self.0.env.settings.stderr_tail_bytes);
+        }
+        let reason = match &snapshot.machine.state {
+            State::Pending { last, .. } => last.as_ref(),
+            State::Failed { reason, .. } | State::NeedsAuth { reason, .. } => Some(reason),
+            State::Connected { .. } | State::Disabled { .. } => None,
+        };
+        reason.and_then(|reason| reason.stderr_tail()).unwrap_or_default().to_owned()
+    }
+
+    /// Asks for a connection and returns at once.
+    pub fn demand(&self) {
+        if !self.0.demanded.swap(true, Ordering::AcqRel) {
+            (self.0.commands)(Command::Demand);
+        }
+    }
+
+    /// Drops the connection, if there is one, and connects anew; a failed server is tried again.
+    pub fn reconnect(&self) {
+        (self.0.commands)(Command::Reconnect);
+    }
+
+    /// Switches the server on again.
+    pub fn enable(&self) {
+        (self.0.commands)(Command::Enable);
+    }
+
+    /// Switches the server off; its calls fail.
+    pub fn disable(&self) {
+        (self.0.commands)(Command::Disable);
+    }
+
+    pub(crate) fn tools_snapshot(&self) -> Tools {
+        self.0.snapshot.load().tools.clone()
+    }
+
+    /// Oddities of the lists that were fetched, in words.
+    pub fn list_problems(&self) -> Vec<String> {
+        let tools = self.tools_snapshot().list;
+        let problems = tools.iter().flat_map(|list| &list.problems);
+        problems.map(|p| format!("{} {}: {}", ListKind::Tools.key(), p.item, p.message)).collect()
+    }
+}
+
+impl fmt::Debug for ConnHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnHandle").field("name", self.name()).field("state", &self.state().word()).finish()
+    }
+}

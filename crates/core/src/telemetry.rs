@@ -1,0 +1,54 @@
+//! Metric names, in one place. Exporters belong to the binaries.
+//!
+//! | name | kind | labels | unit |
+//! |---|---|---|---|
+//! | `callboard_calls_total` | counter | server, outcome | calls |
+//! | `callboard_call_seconds` | histogram | server | seconds |
+//! | `callboard_sent_bytes_total` | counter | server | bytes |
+//! | `callboard_unmatched_replies_total` | counter | server | replies |
+//! | `callboard_malformed_total` | counter | server | messages |
+
+use crate::port::ServerName;
+use metrics::{Counter, Histogram, counter, histogram};
+use std::time::Duration;
+
+/// The metric handles of one connection, resolved once.
+pub(crate) struct ConnMetrics {
+    ok: Counter,
+    failed: Counter,
+    seconds: Histogram,
+    sent_bytes: Counter,
+    unmatched: Counter,
+    malformed: Counter,
+}
+
+impl ConnMetrics {
+    pub(crate) fn new(server: &ServerName) -> ConnMetrics {
+        let server = || server.as_str().to_owned();
+        ConnMetrics {
+            ok: counter!("callboard_calls_total", "server" => server(), "outcome" => "ok"),
+            failed: counter!("callboard_calls_total", "server" => server(), "outcome" => "failed"),
+            seconds: histogram!("callboard_call_seconds", "server" => server()),
+            sent_bytes: counter!("callboard_sent_bytes_total", "server" => server()),
+            unmatched: counter!("callboard_unmatched_replies_total", "server" => server()),
+            malformed: counter!("callboard_malformed_total", "server" => server()),
+        }
+    }
+
+    pub(crate) fn called(&self, ok: bool, took: Duration) {
+        if ok { &self.ok } else { &self.failed }.increment(1);
+        self.seconds.record(took.as_secs_f64());
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.sent_bytes.increment(bytes as u64);
+    }
+
+    pub(crate) fn unmatched(&self) {
+        self.unmatched.increment(1);
+    }
+
+    pub(crate) fn malformed(&self) {
+        self.malformed.increment(1);
+    }
+}

@@ -1,0 +1,7 @@
+//! Two directions of newline-delimited frames over one peer: what stdio and in-process links share.
+
+mod outbox;
+mod receive;
+
+pub(crate) use outbox::Outbox;
+pub(crate) use receive::{DuplexReceive, PeerWatch};
