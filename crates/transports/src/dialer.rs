@@ -1,0 +1,39 @@
+//! The dialer of every transport.
+
+use crate::http::dial_http;
+use crate::in_process::{InProcessServers, dial_in_process};
+use crate::stdio::dial_stdio;
+use callboard_core::port::{BoxFuture, CloseReason, DialRequest, Dialer, Link, RemoteKind, TransportSpec};
+
+/// Dials every transport that this crate speaks.
+#[derive(Debug, Clone, Default)]
+pub struct Transports {
+    in_process: InProcessServers,
+}
+
+impl Transports {
+    /// A dialer that finds in-process servers in this table.
+    pub fn new(in_process: InProcessServers) -> Transports {
+        Transports { in_process }
+    }
+}
+
+impl Dialer for Transports {
+    fn dial(&self, request: DialRequest) -> BoxFuture<'static, Result<Link, CloseReason>> {
+        let in_process = self.in_process.clone();
+        Box::pin(async move {
+            let transport = request.server.spec().transport.clone();
+            match transport {
+                TransportSpec::Http(spec) => match spec.kind {
+                    RemoteKind::Streamable | RemoteKind::Probe => dial_http(request, &spec).await,
+                    RemoteKind::Sse | RemoteKind::WebSocket => Err(CloseReason::Protocol(format!(
+                        "the {} transport is not built into this version",
+                        spec.kind.as_str()
+                    ))),
+                },
+                TransportSpec::Stdio(spec) => dial_stdio(&request, &spec).await,
+                TransportSpec::InProcess(spec) => dial_in_process(&request, &spec, &in_process).await,
+            }
+        })
+    }
+}

@@ -1,0 +1,56 @@
+//! Streamable HTTP in both eras (protocol.md §1.6): every request a POST of its own, answered by JSON or by
+//! an event stream; in the legacy era also a session, a standing GET stream and resumed streams.
+//!
+//! A call runs in its caller's task from the POST to the reply; the link's own tasks are the standing stream
+//! and the tails of answers.
+
+mod answer;
+mod body;
+pub(crate) mod classify;
+mod closer;
+mod headers;
+mod inbox;
+mod link;
+mod resume;
+mod standing;
+mod status;
+mod stream;
+
+use callboard_core::port::{CloseReason, DialRequest, HttpSpec, Link, SendHalf};
+use closer::HttpCloser;
+use headers::Headers;
+use inbox::InboxReader;
+use link::{HttpLink, HttpLinkParts, HttpSend};
+use reqwest::Url;
+use std::sync::Arc;
+
+/// Makes a link to a streamable HTTP endpoint. Nothing is sent: the first exchange is the first sign of life.
+/// Must be called inside the runtime that drives the link.
+///
+/// # Errors
+/// [`CloseReason::Protocol`] when the URL or a header of the entry cannot be used.
+pub async fn dial_http(request: DialRequest, spec: &HttpSpec) -> Result<Link, CloseReason> {
+    let url = endpoint(&spec.url)?;
+    let client = crate::client::shared(request.settings.http_dial_timeout)?;
+    // User info in the URL becomes a header, as the library does for requests that it builds itself.
+    let built = client.post(url).build().map_err(|error| classify::of_send(error, false))?;
+    let headers = Headers::new(built.headers().clone(), &spec.headers, request.authenticator)?;
+    let endpoint = built.url().clone();
+    let link = HttpLink::new(HttpLinkParts { client, endpoint, headers, settings: request.settings });
+    Ok(Link {
+        send: SendHalf::Exchange(Arc::new(HttpSend(link.clone()))),
+        receive: Box::new(InboxReader(link.inbox.clone())),
+        closer: Box::new(HttpCloser(link)),
+        diagnostics: Arc::new(()),
+    })
+}
+
+fn endpoint(text: &str) -> Result<Url, CloseReason> {
+    let refused = |why: &str| CloseReason::Protocol(format!("the url cannot be used: {why}"));
+    let mut url = Url::parse(text.trim()).map_err(|error| refused(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(refused("its scheme is neither http nor https"));
+    }
+    url.set_fragment(None);
+    Ok(url)
+}

@@ -1,0 +1,253 @@
+//! The standing GET stream (2025-03-26 to 2025-11-25), on which a server sends what belongs to no request.
+//!
+//! It is a courtesy: nothing waits for it, and a link without it is healthy.
+
+use super::link::HttpLink;
+use super::stream::{EventStream, Media, media_of, media_text, messages};
+use crate::sse::SseItem;
+use callboard_core::port::{CloseReason, InFrame, IoKind};
+use reqwest::Method;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// The stream is opened so long after the handshake, out of the way of the first lists.
+const OPEN_AFTER: Duration = Duration::from_millis(40);
+/// To the headers of the answer to a GET.
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
+/// First gap between two attempts; doubles with each attempt that brought no message.
+const GAP: Duration = Duration::from_secs(1);
+/// Largest gap of our own choice.
+const GAP_MAX: Duration = Duration::from_secs(30);
+/// Attempts in a row without a message, after which the server is taken to have nothing to say.
+const FRUITLESS_MAX: u32 = 5;
+/// Attempts in a row that found no server, after which calls have to show that it is back.
+const LOST_MAX: u32 = 12;
+/// A quiet stream of this age was cut by something on the way; that is no attempt in vain.
+const LONG_LIVED: Duration = Duration::from_secs(30);
+
+/// How one attempt ended.
+enum Attempt {
+    /// The server has no such stream.
+    Unsupported,
+    /// The server has forgotten the session.
+    Expired(u16),
+    /// No byte for too long.
+    Idle,
+    /// The stream ended, with or without a message before.
+    Ended { has_messages: bool },
+    /// There was no stream; the server may ask for a pause.
+    Refused { pause: Option<Duration> },
+    /// There was no server.
+    Lost,
+}
+
+/// What outlives an attempt.
+#[derive(Default)]
+struct Standing {
+    last_event_id: Option<String>,
+    retry: Option<Duration>,
+    /// A stream was open once: the server has them.
+    was_open: bool,
+    /// Attempts in a row without a message.
+    fruitless: u32,
+    /// Those of them that found no server.
+    lost: u32,
+}
+
+/// Keeps the stream open until the server shows that it has none, or the link ends.
+pub(crate) async fn run(link: Arc<HttpLink>) {
+    sleep(OPEN_AFTER).await;
+    let mut standing = Standing::default();
+    loop {
+        let begun = Instant::now();
+        let attempt = Box::pin(standing.attempt(&link)).await;
+        let is_old = begun.elapsed() >= LONG_LIVED;
+        match standing.gap_after(attempt, is_old) {
+            Next::Open(gap) => sleep(gap).await,
+            Next::GiveUp => return tracing::debug!("the server has no standing stream"),
+            Next::Expired(status) => {
+                link.headers.expire_session();
+                return link.inbox.end(CloseReason::SessionExpired { status });
+            }
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Next {
+    Open(Duration),
+    GiveUp,
+    Expired(u16),
+}
+
+impl Standing {
+    /// One attempt, from the request to the end of its stream.
+    async fn attempt(&mut self, link: &HttpLink) -> Attempt {
+        let mut stream = match open(link, self.last_event_id.as_deref()).await {
+            Ok(stream) => stream,
+            Err(reason) => return self.no_stream(&reason),
+        };
+        self.was_open = true;
+        let mut has_messages = false;
+        loop {
+            let idle = link.settings.http_get_idle_timeout;
+            let item = match idle {
+                Duration::ZERO => stream.next(|| {}).await,
+                // Comments are swallowed inside, but each piece of them starts the clock anew.
+                idle => match next_within(&mut stream, idle).await {
+                    Some(item) => item,
+                    None => return Attempt::Idle,
+                },
+            };
+            if let Some(id) = stream.parser.last_event_id() {
+                self.last_event_id = Some(id.to_owned());
+            }
+            self.retry = stream.parser.retry().or(self.retry);
+            match item {
+                Ok(Some(SseItem::Event(event))) if event.name.is_empty() => {
+                    for frame in messages(&event.data) {
+                        has_messages = true;
+                        link.inbox.push(frame).await;
+                    }
+                }
+                Ok(Some(SseItem::Event(_))) => {}
+                Ok(Some(SseItem::TooLarge { id })) => {
+                    let limit = link.settings.wire_frame_bytes_max;
+                    link.inbox.push(InFrame::TooLarge { id, limit }).await;
+                }
+                Ok(None) | Err(_) => return Attempt::Ended { has_messages },
+            }
+        }
+    }
+
+    /// What the lack of a stream means. A 404 to the very first GET is how many servers say that they have
+    /// no such route; only after a stream was open does it mean that the session is gone.
+    fn no_stream(&self, reason: &CloseReason) -> Attempt {
+        match reason {
+            CloseReason::SessionExpired { status } if self.was_open => Attempt::Expired(*status),
+            CloseReason::SessionExpired { .. } | CloseReason::Redirect { .. } | CloseReason::Protocol(_) => {
+                Attempt::Unsupported
+            }
+            CloseReason::Status { status: 408 | 425 | 429 | 500.., .. } => {
+                Attempt::Refused { pause: reason.retry_after() }
+            }
+            CloseReason::Status { status: 403, .. }
+            | CloseReason::AuthRequired { .. }
+            | CloseReason::InsufficientScope { .. }
+            | CloseReason::NotRpc { .. } => Attempt::Refused { pause: None },
+            CloseReason::Status { .. } => Attempt::Unsupported,
+            _ => Attempt::Lost,
+        }
+    }
+
+    fn gap_after(&mut self, attempt: Attempt, is_old: bool) -> Next {
+        let mut pause = self.retry;
+        match attempt {
+            Attempt::Unsupported => return Next::GiveUp,
+            Attempt::Expired(status) => return Next::Expired(status),
+            Attempt::Idle => return Next::Open(Duration::ZERO),
+            Attempt::Ended { has_messages: true } => {
+                self.fruitless = 0;
+                self.lost = 0;
+                return Next::Open(pause.unwrap_or(GAP));
+            }
+            Attempt::Ended { has_messages: false } => self.last_event_id = None,
+            Attempt::Refused { pause: asked } => pause = pause.max(asked),
+            Attempt::Lost => self.lost += 1,
+        }
+        if !is_old || self.fruitless == 0 {
+            self.fruitless += 1;
+        }
+        if self.fruitless - self.lost.min(self.fruitless) >= FRUITLESS_MAX || self.lost >= LOST_MAX {
+            return Next::GiveUp;
+        }
+        let gap = GAP.saturating_mul(1 << (self.fruitless - 1).min(8)).min(GAP_MAX);
+        Next::Open(gap.max(pause.unwrap_or_default()))
+    }
+}
+
+/// The next item unless no byte comes for so long; none when time is up.
+async fn next_within(
+    stream: &mut EventStream,
+    idle: Duration,
+) -> Option<Result<Option<SseItem>, CloseReason>> {
+    loop {
+        let mut has_come = false;
+        match timeout(idle, stream.next(|| has_come = true)).await {
+            Ok(item) => return Some(item),
+            Err(_) if has_come => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Opens an event stream with a GET, after an event if one is named.
+///
+/// # Errors
+/// Why there is none. A successful answer of another kind is [`CloseReason::NotRpc`].
+pub(crate) async fn open(link: &HttpLink, last_event_id: Option<&str>) -> Result<EventStream, CloseReason> {
+    let sent_session = link.headers.has_session();
+    let sent = link.send(Method::GET, None, || link.headers.for_get(last_event_id));
+    let response = timeout(HEADERS_TIMEOUT, sent).await.map_err(|_| CloseReason::Io {
+        kind: IoKind::TimedOut,
+        message: format!("no answer to a GET within {} s", HEADERS_TIMEOUT.as_secs()),
+    })??;
+    if !response.status().is_success() {
+        let max = link.settings.wire_error_body_bytes_max;
+        return Err(super::status::refusal(response, sent_session, max).await);
+    }
+    match media_of(response.headers()) {
+        Media::EventStream => Ok(EventStream::new(response, link.settings.wire_frame_bytes_max)),
+        Media::Json | Media::Absent | Media::Other => {
+            let content_type = media_text(response.headers());
+            Err(CloseReason::NotRpc { content_type, excerpt: String::new() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gaps(attempts: impl IntoIterator<Item = (Attempt, bool)>) -> Vec<Next> {
+        let mut standing = Standing::default();
+        attempts.into_iter().map(|(attempt, is_old)| standing.gap_after(attempt, is_old)).collect()
+    }
+
+    fn after(seconds: u64) -> Next {
+        Next::Open(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn empty_streams_back_off_and_then_stop() {
+        let empty = || (Attempt::Ended { has_messages: false }, false);
+        let want = [after(1), after(2), after(4), after(8), Next::GiveUp];
+        assert_eq!(gaps((0..5).map(|_| empty())), want);
+    }
+
+    #[test]
+    fn only_a_message_resets_the_gap() {
+        let empty = || (Attempt::Ended { has_messages: false }, false);
+        let full = || (Attempt::Ended { has_messages: true }, false);
+        let want = [after(1), after(2), after(1), after(1)];
+        assert_eq!(gaps([empty(), empty(), full(), empty()]), want);
+    }
+
+    #[test]
+    fn a_quiet_stream_cut_on_the_way_is_reopened_for_ever() {
+        let cut = || (Attempt::Ended { has_messages: false }, true);
+        assert!(gaps((0..40).map(|_| cut())).iter().all(|next| *next == after(1)));
+    }
+
+    #[test]
+    fn a_lost_server_is_looked_for_longer_than_a_refusing_one() {
+        let lost = gaps((0..12).map(|_| (Attempt::Lost, false)));
+        assert_eq!(lost.iter().position(|next| *next == Next::GiveUp), Some(11));
+        assert_eq!(lost[5], after(30));
+        let refused = gaps((0..5).map(|_| (Attempt::Refused { pause: None }, false)));
+        assert_eq!(refused.last(), Some(&Next::GiveUp));
+        let pause = Some(Duration::from_secs(90));
+        assert_eq!(gaps([(Attempt::Refused { pause }, false)]), [after(90)]);
+    }
+}
