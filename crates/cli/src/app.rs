@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::output::{CliError, Exit, Screen, usage_error};
 use crate::terminal::{Interrupt, TerminalElicitation};
 use crate::{builtin, commands};
-use callboard::{Board, CallOptions, Root, ServerSpec};
+use callboard::{Board, CallOptions, Root, ServerSpec, Settings, StartupMode};
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -139,7 +139,8 @@ impl App {
 
     /// The board of this run, with these servers and no others. It is closed when the command ends.
     pub(crate) async fn board(&self, servers: Vec<ServerSpec>) -> Result<&Board, CliError> {
-        let settings = self.config().settings.clone();
+        // Commands say themselves which servers they connect.
+        let settings = Settings { startup_mode: StartupMode::Lazy, ..self.config().settings.clone() };
         let builder = Board::builder().settings(settings).servers(servers);
         self.keep(self.dressed(builder)).await
     }

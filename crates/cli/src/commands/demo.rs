@@ -54,12 +54,12 @@ async fn build<'a>(app: &'a App, folder: &Path) -> Result<&'a Board, CliError> {
         .servers([child("time"), child("memory"), ServerSpec::in_process("files", FILES_KEY)])
         .in_process(FILES_KEY, move || {
             let files = files.clone();
-            Box::pin(async move {
+            async move {
                 let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
                 let (read, write) = tokio::io::split(theirs);
                 tokio::spawn(serve(files, read, write));
-                Ok(Box::new(ours) as _)
-            })
+                Ok(ours)
+            }
         });
     app.keep(app.dressed(builder)).await
 }

@@ -11,37 +11,37 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// The binary under test.
-pub const CALLBOARD: &str = env!("CARGO_BIN_EXE_callboard");
+pub(crate) const CALLBOARD: &str = env!("CARGO_BIN_EXE_callboard");
 /// Bound of one command; far above what it takes on a loaded machine.
 const COMMAND_MAX: Duration = Duration::from_secs(60);
 /// Children of an ended command are gone by then.
 const GONE_WITHIN: Duration = Duration::from_secs(3);
 /// Stands in configurations as a secret and must stand in no output.
-pub const SECRET: &str = "planted-s3cret-value";
+pub(crate) const SECRET: &str = "planted-s3cret-value";
 
 /// A home folder, and commands that run in it.
-pub struct Home {
+pub(crate) struct Home {
     folder: tempfile::TempDir,
 }
 
 /// What a command did.
 #[derive(Debug)]
-pub struct Run {
+pub(crate) struct Run {
     /// Its exit code; none when a signal ended it.
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
-    pub took: Duration,
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) took: Duration,
 }
 
 impl Run {
     /// stdout as one JSON document.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("stdout is no JSON ({error}): {self:?}"))
     }
 
     /// The error object of the last line on stderr.
-    pub fn error(&self) -> Value {
+    pub(crate) fn error(&self) -> Value {
         let last = self.stderr.lines().last().unwrap_or_default();
         let value: Value =
             serde_json::from_str(last).unwrap_or_else(|error| panic!("no JSON error ({error}): {self:?}"));
@@ -50,36 +50,36 @@ impl Run {
 
     /// Checks the exit code.
     #[track_caller]
-    pub fn exits(self, code: i32) -> Run {
+    pub(crate) fn exits(self, code: i32) -> Run {
         assert_eq!(self.code, Some(code), "{self:?}");
         self
     }
 }
 
 impl Home {
-    pub fn new() -> Home {
+    pub(crate) fn new() -> Home {
         Home { folder: tempfile::tempdir().expect("a folder") }
     }
 
     /// A home whose `servers.json` holds these servers.
-    pub fn with(servers: Value) -> Home {
+    pub(crate) fn with(servers: Value) -> Home {
         let home = Home::new();
         home.write("servers.json", &json!({ "mcpServers": servers }).to_string());
         home
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path().join(name);
         std::fs::write(&path, text).expect("writes");
         path
     }
 
     /// The binary with this home, and with `servers.json` where it is there.
-    pub fn command(&self, words: &[impl AsRef<OsStr>]) -> Command {
+    pub(crate) fn command(&self, words: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(CALLBOARD);
         command.env_clear().env("HOME", self.path()).current_dir(self.path());
         if let Some(path) = std::env::var_os("PATH") {
@@ -94,7 +94,7 @@ impl Home {
     }
 
     /// Runs a command to its end, and checks that it leaves no process.
-    pub fn run(&self, words: &[impl AsRef<OsStr>]) -> Run {
+    pub(crate) fn run(&self, words: &[impl AsRef<OsStr>]) -> Run {
         let run = finish(self.command(words).spawn().expect("starts"), Instant::now());
         self.assert_nothing_left();
         run
@@ -102,7 +102,7 @@ impl Home {
 
     /// Fails when a process that was given this home still runs.
     #[track_caller]
-    pub fn assert_nothing_left(&self) {
+    pub(crate) fn assert_nothing_left(&self) {
         let begun = Instant::now();
         loop {
             let left = self.processes();
@@ -115,7 +115,7 @@ impl Home {
     }
 
     /// Command lines of the processes that were given this home.
-    pub fn processes(&self) -> Vec<String> {
+    pub(crate) fn processes(&self) -> Vec<String> {
         let mark = format!("HOME={}", self.path().display());
         let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
         let pids = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok());
@@ -132,18 +132,18 @@ impl Home {
 }
 
 /// A built-in server as a child process.
-pub fn builtin(words: &[&str]) -> Value {
+pub(crate) fn builtin(words: &[&str]) -> Value {
     let args: Vec<&str> = std::iter::once("builtin").chain(words.iter().copied()).collect();
     json!({ "command": CALLBOARD, "args": args })
 }
 
 /// A server that says nothing and stays.
-pub fn hanging() -> Value {
+pub(crate) fn hanging() -> Value {
     json!({ "command": "sleep", "args": ["1000"] })
 }
 
 /// Waits for the end of a child, with all it wrote; kills it when it takes too long.
-pub fn finish(mut child: Child, started: Instant) -> Run {
+pub(crate) fn finish(mut child: Child, started: Instant) -> Run {
     let read = |stream: Option<Box<dyn Read + Send>>| {
         let (send, read) = mpsc::channel();
         std::thread::spawn(move || {
