@@ -7,6 +7,11 @@ use callboard::{Admission, ServerSpec, Settings};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
+/// The setting of how often a first connect to a remote server is tried again.
+const CONNECT_RETRIES_MAX: &str = "connect.retries_max";
+/// Its default in a command that ends after its answer: a person waits, and can run it again.
+const ONE_SHOT_RETRIES: usize = 1;
+
 /// Entries, settings, and all that is to be said of them.
 pub(crate) struct Config {
     /// Which entry has which name.
@@ -42,9 +47,13 @@ impl Config {
     fn of(loaded: Loaded) -> Config {
         let mut scrubber = Scrubber::default();
         loaded.entries.iter().for_each(|entry| scrubber.learn(entry));
+        let mut settings = loaded.settings;
+        if !loaded.setting_origins.contains_key(CONNECT_RETRIES_MAX) {
+            settings.connect_retries_max = ONE_SHOT_RETRIES;
+        }
         Config {
             admission: callboard::admit(loaded.entries),
-            settings: loaded.settings,
+            settings,
             problems: loaded.problems,
             warnings: loaded.warnings,
             places: loaded.places,

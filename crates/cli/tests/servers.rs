@@ -197,7 +197,7 @@ fn resources_and_prompts() {
     assert!(run.stdout.contains("user:") && run.stdout.contains("stage lights"), "{run:?}");
     let run = home.run(&["prompt", "memory/take_nots", "topic=x"]).exits(5);
     assert!(run.stderr.contains("memory/take_notes"), "{run:?}");
-    home.run(&["prompt", "memory/take_notes"]).exits(1);
+    home.run(&["prompt", "memory/use_note"]).exits(1);
     home.run(&["prompt", "memory/take_notes", "tpoic=x"]).exits(1);
 }
 
