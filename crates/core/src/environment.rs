@@ -77,6 +77,16 @@ impl Environment {
         self.version.fetch_add(1, Ordering::Release);
     }
 
+    /// Gives the board's own token: a channel that ends when everything that was started has ended.
+    pub fn hold(&self, token: mpsc::Sender<()>) {
+        *self.alive.lock() = Some(token);
+    }
+
+    /// Takes the board's own token back: from now on the board counts as closed.
+    pub fn release(&self) {
+        self.alive.lock().take();
+    }
+
     /// The board has not been closed.
     pub(crate) fn is_open(&self) -> bool {
         self.alive.lock().is_some()

@@ -312,6 +312,7 @@ impl ConnMachine {
             Event::Panicked { restarted } => {
                 let mut effects = undo_phase(phase);
                 match restarted {
+                    true if phase == Phase::Dormant => unchanged(last),
                     true => {
                         let (state, more) = queue(attempt, last);
                         effects.extend(more);
@@ -548,3 +549,6 @@ fn undo_phase(phase: Phase) -> Vec<Effect> {
         Phase::Dormant | Phase::BackingOff { .. } => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,7 +51,7 @@ pub enum ViewBlock {
     },
 }
 
-/// Makes the view of a result. Structured content is shown as JSON text when there is no text block.
+/// Makes the view of a result. Structured content is shown as JSON text when no block says it already.
 pub fn view(result: &ToolResult<'_>, limits: ViewLimits) -> View {
     let mut shown = View::default();
     let budget = text_budget(result, limits.text_chars_max);
@@ -67,11 +67,22 @@ pub fn view(result: &ToolResult<'_>, limits: ViewLimits) -> View {
             Content::Other { kind, raw } => push_other(&mut shown, kind, raw.get(), limits, budget),
         }
     }
-    let has_text = result.content.iter().any(|block| matches!(block, Content::Text(_)));
-    if let (Some(structured), false) = (result.structured, has_text) {
-        push_text(&mut shown, structured.get(), budget);
+    if let Some(structured) = structured_alone(result) {
+        push_text(&mut shown, structured, budget);
     }
     shown
+}
+
+/// The structured content, when the blocks do not say it already: servers repeat it as text, or repeat
+/// their media in it, where base64 would be read as text.
+fn structured_alone<'a>(result: &ToolResult<'a>) -> Option<&'a str> {
+    let structured = result.structured?.get();
+    let is_said = result.content.iter().any(|block| match block {
+        Content::Text(_) => true,
+        Content::Media { data, .. } => !data.is_empty() && structured.contains(&**data),
+        Content::Other { .. } => false,
+    });
+    (!is_said).then_some(structured)
 }
 
 /// The most characters one block may show so that all together stay within `max`: short blocks stay whole
@@ -197,6 +208,15 @@ mod tests {
         let view = shown(raw, 3, 3);
         assert_eq!(view.notes, ["[left out: image image/png of 4 bytes]"]);
         assert!(view.blocks.iter().all(|block| matches!(block, ViewBlock::Text { .. })));
+    }
+
+    #[test]
+    fn media_is_not_repeated_from_structured_content() {
+        let image = r#"{"type":"image","data":"QUJDRA==","mimeType":"image/png"}"#;
+        let repeats = format!(r#"{{"content":[{image}],"structuredContent":{{"result":[{image}]}}}}"#);
+        assert_eq!(shown(&repeats, 1_000, 1_000).blocks.len(), 1);
+        let adds = format!(r#"{{"content":[{image}],"structuredContent":{{"width":3}}}}"#);
+        assert_eq!(shown(&adds, 1_000, 1_000).blocks[1], ViewBlock::Text { text: r#"{"width":3}"#.into() });
     }
 
     #[test]

@@ -25,7 +25,7 @@ static CLIENTS: Mutex<Vec<(Key, reqwest::Client)>> = Mutex::new(Vec::new());
 
 /// The client of the current runtime. Proxies come from the environment (`HTTP_PROXY`, `HTTPS_PROXY`,
 /// `ALL_PROXY`, `NO_PROXY`) and trusted roots from the system. It follows no redirects and has no timer but
-/// that of the dial.
+/// that of the dial (zero is none).
 ///
 /// A request that meets a kept connection which the server has just closed is sent anew by the client only
 /// when not a byte of it was written; anything else comes back as an error, since the server may have
@@ -51,9 +51,12 @@ pub(crate) fn shared(dial_timeout: Duration) -> Result<reqwest::Client, CloseRea
 }
 
 fn build(dial_timeout: Duration) -> Result<reqwest::Client, CloseReason> {
-    reqwest::Client::builder()
+    let builder = match dial_timeout {
+        Duration::ZERO => reqwest::Client::builder(),
+        dial_timeout => reqwest::Client::builder().connect_timeout(dial_timeout),
+    };
+    builder
         .user_agent(concat!("callboard/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(dial_timeout)
         .redirect(reqwest::redirect::Policy::none())
         .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
         .pool_idle_timeout(IDLE_TIMEOUT)

@@ -89,8 +89,11 @@ async fn a_refused_resume_is_given_up_at_once() {
 #[tokio::test]
 async fn a_resume_that_meets_no_session_says_so() {
     let peer = server(|_| events(&priming("e1", 10)), |_| peer::respond("404", "", "")).await;
-    let reason = Client::legacy(&peer.url).await.fails(2).await;
+    let mut client = Client::legacy(&peer.url).await;
+    let reason = client.fails(2).await;
     assert!(matches!(reason, CloseReason::SessionExpired { status: 404 }), "{reason:?}");
+    client.close().await;
+    assert!(peer.seen_by("DELETE").is_empty());
 }
 
 #[tokio::test]

@@ -273,3 +273,33 @@ async fn the_standing_stream_blocks_no_handshake() {
     client.asks_well(3).await;
     gate.notify_one();
 }
+
+/// Credentials that change with every request.
+#[derive(Default)]
+struct Rotating(std::sync::atomic::AtomicUsize);
+
+impl callboard_core::port::Authenticator for Rotating {
+    fn headers(&self) -> Vec<(String, callboard_protocol::Secret)> {
+        let turn = self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        vec![("Authorization".into(), callboard_protocol::Secret::new(format!("Bearer {turn}")))]
+    }
+}
+
+#[tokio::test]
+async fn credentials_are_asked_for_with_every_request() {
+    let peer = Peer::start(|request| json(&result(request.id()))).await;
+    let spec = peer::with_header("Authorization", "Bearer static", &peer.url);
+    let client = Client::dial_as(spec, Some(Arc::new(Rotating::default())), |_| {}).await.expect("dials");
+    client.asks_well(2).await;
+    client.asks_well(3).await;
+    let sent: Vec<_> = peer.seen().iter().map(|r| r.header("authorization").map(str::to_owned)).collect();
+    assert_eq!(sent, [Some("Bearer 0".to_owned()), Some("Bearer 1".to_owned())]);
+}
+
+#[tokio::test]
+async fn user_info_in_the_url_becomes_a_header() {
+    let peer = Peer::start(|request| json(&result(request.id()))).await;
+    let client = Client::dial(&peer.url.replace("http://", "http://joe:pw@")).await;
+    client.asks_well(2).await;
+    assert_eq!(peer.seen()[0].header("authorization"), Some("Basic am9lOnB3"));
+}

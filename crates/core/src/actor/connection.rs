@@ -16,7 +16,7 @@ use crate::environment::Environment;
 use crate::event::EventKind;
 use crate::guard;
 use crate::handle::{ConnShared, ConnSnapshot, Tools, ToolsState};
-use crate::machine::{ConnMachine, DisabledBy, Event, Phase, Rules, State};
+use crate::machine::{ConnMachine, Event, Phase, Rules, State};
 use crate::port::Admitted;
 use crate::view;
 use actix::prelude::*;
@@ -87,9 +87,8 @@ impl ConnectionActor {
     /// Takes an event: decides, carries out, publishes.
     fn step(&mut self, event: Event, context: &mut Context<Self>) {
         let before = shape(&self.machine.state);
-        let machine =
-            std::mem::replace(&mut self.machine, ConnMachine::new(Some(DisabledBy::User), Instant::now()));
-        let (machine, effects) = machine.step(event, Instant::now(), &self.rules);
+        // A copy, so that a panic of the machine leaves the state as it was.
+        let (machine, effects) = self.machine.clone().step(event, Instant::now(), &self.rules);
         self.machine = machine;
         if !matches!(self.machine.state, State::Connected { .. }) {
             self.forget_core();
@@ -125,6 +124,21 @@ impl ConnectionActor {
             core: self.core.clone(),
             tools: self.tools.clone(),
         });
+    }
+}
+
+/// Whoever drops the actor ends its connection: a board that is dropped, a thread that ends.
+impl Drop for ConnectionActor {
+    fn drop(&mut self) {
+        if let Some(core) = self.core.take() {
+            core.io.stop();
+        }
+        if let Some(task) = self.dial.take() {
+            task.abort();
+        }
+        if let Some(task) = self.listening.take() {
+            task.abort();
+        }
     }
 }
 

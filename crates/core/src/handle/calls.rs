@@ -227,12 +227,14 @@ impl ConnHandle {
         until: Option<Instant>,
     ) -> Result<Bytes, CallError> {
         let settings = &self.0.env.settings;
-        let what = format_args!("{} {}", asking.method, asking.name);
         let is_call = asking.method == "tools/call";
         let _place = match is_call {
             true => Some(match core.in_flight.try_acquire() {
                 Ok(permit) => permit,
-                Err(_) => place(core, &what.to_string(), until, asking.started).await?,
+                Err(_) => {
+                    let what = format!("{} {}", asking.method, asking.name);
+                    place(core, &what, until, asking.started).await?
+                }
             }),
             false => None,
         };

@@ -28,7 +28,12 @@ pub(crate) async fn resume(asker: &Asker<'_>, mut seen: Seen) -> Result<Reply, C
         let before = (seen.last_event_id.clone(), seen.messages);
         let stream = match open(asker.link, seen.last_event_id.as_deref()).await {
             Ok(stream) => stream,
-            Err(reason) if is_final(&reason) => return Err(reason),
+            Err(reason) if is_final(&reason) => {
+                if matches!(reason, CloseReason::SessionExpired { .. }) {
+                    asker.link.headers.expire_session();
+                }
+                return Err(reason);
+            }
             Err(CloseReason::Status { status, .. }) if status < 500 && status != 429 => {
                 return Err(given_up(&format!("the server answered HTTP {status}")));
             }

@@ -2,8 +2,8 @@
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 use callboard_core::port::{
-    CallActivity, CloseReason, DialRequest, Exchange, Generation, HttpSpec, InFrame, Link, LinkCloser,
-    Negotiated, ReceiveHalf, SendHalf, ServerSpec, TransportSpec,
+    Authenticator, CallActivity, CloseReason, DialRequest, Exchange, Generation, HttpSpec, InFrame, Link,
+    LinkCloser, Negotiated, ReceiveHalf, SendHalf, ServerSpec, TransportSpec,
 };
 use callboard_core::settings::Settings;
 use callboard_protocol::{ProtocolVersion, Reply, ReplyBody, Secret};
@@ -255,6 +255,14 @@ impl Client {
     }
 
     pub async fn dial_with(spec: HttpSpec, set: impl FnOnce(&mut Settings)) -> Result<Client, CloseReason> {
+        Client::dial_as(spec, None, set).await
+    }
+
+    pub async fn dial_as(
+        spec: HttpSpec,
+        authenticator: Option<Arc<dyn Authenticator>>,
+        set: impl FnOnce(&mut Settings),
+    ) -> Result<Client, CloseReason> {
         let mut settings = Settings::default();
         set(&mut settings);
         let entry = ServerSpec::new("peer", TransportSpec::Http(spec.clone()));
@@ -263,7 +271,7 @@ impl Client {
             generation: Generation(1),
             deadline: Instant::now() + BOUND,
             settings: Arc::new(settings),
-            authenticator: None,
+            authenticator,
         };
         let Link { send, receive, closer, .. } =
             callboard_transports::http::dial_http(request, &spec).await?;
