@@ -45,7 +45,11 @@ pub(crate) fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return finish(Err(CliError::internal(format!("cannot start a runtime: {error}"))), &screen, None);
+            return finish(
+                Err(CliError::internal(format!("cannot start a runtime: {error}"))),
+                &screen,
+                None,
+            );
         }
     };
     let app = match App::new(screen.clone(), cli.global) {
@@ -89,7 +93,8 @@ fn not_understood(error: &clap::Error) -> ExitCode {
             Exit::Usage.into()
         }
         _ => {
-            let json = std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json");
+            let json =
+                std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json");
             finish(Err(usage_error(error)), &Screen::new(json), None)
         }
     }
@@ -111,9 +116,12 @@ fn finish(outcome: Result<(), CliError>, screen: &Screen, config: Option<&Config
 
 impl App {
     fn new(screen: Arc<Screen>, global: Global) -> Result<App, CliError> {
-        let here = || std::env::current_dir().map_err(|error| {
-            CliError::usage(format!("the current folder cannot be read: {error}")).hint("give a folder with --cwd")
-        });
+        let here = || {
+            std::env::current_dir().map_err(|error| {
+                CliError::usage(format!("the current folder cannot be read: {error}"))
+                    .hint("give a folder with --cwd")
+            })
+        };
         let cwd = match &global.cwd {
             Some(folder) if !folder.is_dir() => {
                 return Err(CliError::usage(format!("{} is no folder", folder.display())));

@@ -2,7 +2,7 @@
 
 use crate::output::{CliError, Exit, Screen, Scrubber, nearest};
 use callboard::load::describe::problem_json;
-use callboard::load::{Loaded, LoadOptions, Place, Problem, Warning, load};
+use callboard::load::{LoadOptions, Loaded, Place, Problem, Warning, load};
 use callboard::{Admission, ServerSpec, Settings};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -100,7 +100,9 @@ impl Config {
 
     fn unknown(&self, name: &str) -> CliError {
         if let Some(problem) = self.problems.iter().find(|problem| problem.entry.as_deref() == Some(name)) {
-            return CliError::new(Exit::Config, problem.code, problem.to_string()).server(name).hint(&problem.hint);
+            return CliError::new(Exit::Config, problem.code, problem.to_string())
+                .server(name)
+                .hint(&problem.hint);
         }
         let names: Vec<&str> = self.entries().into_iter().map(|entry| entry.name.as_str()).collect();
         if names.is_empty() {
@@ -116,9 +118,12 @@ impl Config {
     /// The error where a server is needed and there is none at all.
     pub(crate) fn nothing(&self) -> CliError {
         match self.problems.first() {
-            Some(problem) => CliError::new(Exit::Config, problem.code, problem.to_string()).hint(&problem.hint),
-            None => CliError::new(Exit::Usage, "no-servers", "no servers are configured")
-                .hint("`callboard config paths` shows where they are looked for; `callboard demo` needs none"),
+            Some(problem) => {
+                CliError::new(Exit::Config, problem.code, problem.to_string()).hint(&problem.hint)
+            }
+            None => CliError::new(Exit::Usage, "no-servers", "no servers are configured").hint(
+                "`callboard config paths` shows where they are looked for; `callboard demo` needs none",
+            ),
         }
     }
 

@@ -2,8 +2,8 @@
 
 mod error;
 mod nearest;
-mod scrub;
 mod screen;
+mod scrub;
 mod state;
 mod table;
 

@@ -170,7 +170,9 @@ impl ObjectSchema {
             return Ok(value);
         }
         if types.array && !types.string && !text.trim_start().starts_with('[') {
-            let item = schema.get("items").map_or(Ok(Value::String(text.to_owned())), |items| self.typed(items, text))?;
+            let item = schema
+                .get("items")
+                .map_or(Ok(Value::String(text.to_owned())), |items| self.typed(items, text))?;
             return Ok(Value::Array(vec![item]));
         }
         match types.string {
@@ -194,9 +196,12 @@ impl ObjectSchema {
         let mut types = Types::default();
         match schema.get("type") {
             Some(Value::String(word)) => types.add(word),
-            Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).for_each(|word| types.add(word)),
+            Some(Value::Array(words)) => {
+                words.iter().filter_map(Value::as_str).for_each(|word| types.add(word))
+            }
             _ => {
-                let branches = ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
+                let branches =
+                    ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
                 for branch in branches.filter(|_| depth > 0) {
                     types = types.join(self.types_within(branch, depth - 1));
                 }

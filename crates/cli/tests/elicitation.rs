@@ -81,10 +81,15 @@ fn terminal() -> (OwnedFd, OwnedFd) {
 #[test]
 fn at_a_terminal_the_form_is_filled_in() {
     let shown = at_a_terminal("\nJo\nlead\ny\n");
-    for part in ["Who are you?", "Your name (string) *: ", "this field is required", "1. lead", "2. extra", "[extra]"] {
+    for part in
+        ["Who are you?", "Your name (string) *: ", "this field is required", "1. lead", "2. extra", "[extra]"]
+    {
         assert!(shown.contains(part), "{part:?} is not in {shown}");
     }
-    assert!(shown.contains("action:accept") && shown.contains("name:Jo") && shown.contains("part:lead"), "{shown}");
+    assert!(
+        shown.contains("action:accept") && shown.contains("name:Jo") && shown.contains("part:lead"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -14,7 +14,10 @@ fn typing_errors_name_the_nearest_and_exit_1() {
     assert_eq!(run.stderr, "error: there is no server \"gihtub\"\n\nhint: did you mean \"github\"?\n");
     let run = home.run(&["call", "gihtub/now", "--json"]).exits(1);
     let error = run.error();
-    assert_eq!((&error["code"], &error["hint"]), (&json!("unknown-server"), &json!("did you mean \"github/now\"?")));
+    assert_eq!(
+        (&error["code"], &error["hint"]),
+        (&json!("unknown-server"), &json!("did you mean \"github/now\"?"))
+    );
     assert_eq!(run.stdout, "");
     let run = home.run(&["--json", "list", "--nonsense"]).exits(1);
     assert_eq!(run.error()["code"], "usage");
@@ -29,7 +32,9 @@ fn list_has_the_shape_of_the_contract_and_connects_to_nothing() {
     let mut off = builtin(&["memory"]);
     off["disabled"] = json!(true);
     let marker = "touch started; exec sleep 1000";
-    let home = Home::with(json!({ "a": { "command": "sh", "args": ["-c", marker] }, "b": off, "bad": { "args": [] } }));
+    let home = Home::with(
+        json!({ "a": { "command": "sh", "args": ["-c", marker] }, "b": off, "bad": { "args": [] } }),
+    );
     let document = home.run(&["list", "--json"]).exits(0).json();
     let a = &document["servers"][0];
     assert_eq!((&a["name"], &a["transport"], &a["scope"]), (&json!("a"), &json!("stdio"), &json!("dynamic")));
@@ -63,7 +68,10 @@ fn an_empty_configuration_is_said_and_is_no_failure_of_list() {
 fn config_check_exits_2_and_names_what_is_wrong() {
     let home = Home::with(json!({ "good": builtin(&["time"]), "bad": { "args": [] } }));
     let run = home.run(&["config", "check"]).exits(2);
-    assert!(run.stdout.contains("bad") && run.stderr.starts_with("error: the configuration has 1 problem"), "{run:?}");
+    assert!(
+        run.stdout.contains("bad") && run.stderr.starts_with("error: the configuration has 1 problem"),
+        "{run:?}"
+    );
     let run = home.run(&["config", "check", "--json"]).exits(2);
     let document = run.json();
     assert_eq!((&document["ok"], &document["problems"][0]["entry"]), (&json!(false), &json!("bad")));
@@ -88,7 +96,10 @@ fn config_paths_and_show() {
     assert!(places.iter().any(|place| place["found"] == false && place["scope"] == "user"), "{document}");
     let document = home.run(&["config", "show", "--json"]).exits(0).json();
     let near = &document["servers"][0];
-    assert_eq!((&near["name"], &near["admitted"], &near["scope"]), (&json!("near"), &json!(true), &json!("project")));
+    assert_eq!(
+        (&near["name"], &near["admitted"], &near["scope"]),
+        (&json!("near"), &json!(true), &json!("project"))
+    );
     assert_eq!(near["entry"]["transport"]["args"], json!(["builtin", "time"]));
     home.run(&["config", "show", "--effective"]).exits(0);
 }
@@ -126,8 +137,11 @@ fn cwd_acts_as_if_started_there() {
     let home = Home::new();
     let project = home.path().join("project");
     std::fs::create_dir(&project).expect("a folder");
-    std::fs::write(project.join(".mcp.json"), json!({ "mcpServers": { "p": builtin(&["time"]) } }).to_string())
-        .expect("writes");
+    std::fs::write(
+        project.join(".mcp.json"),
+        json!({ "mcpServers": { "p": builtin(&["time"]) } }).to_string(),
+    )
+    .expect("writes");
     let document = home.run(&["list", "--json", "--cwd", "project"]).exits(0).json();
     assert_eq!(document["servers"][0]["name"], "p");
     home.run(&["list", "--cwd", "nowhere"]).exits(1);

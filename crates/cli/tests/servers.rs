@@ -98,11 +98,14 @@ fn a_call_connects_its_own_server_alone() {
 fn a_call_fails_with_the_code_of_its_cause() {
     let home = Home::with(json!({
         "time": builtin(&["time"]),
-        "dead": { "command": "sh", "args": ["-c", "echo it broke >&2; exit 3"] },
+        "dead": { "command": "sh", "args": ["-c", "read line; echo it broke >&2; exit 3"] },
         "missing": { "command": "no-such-program-anywhere" },
     }));
     let run = home.run(&["call", "time/nwo"]).exits(5);
-    assert!(run.stderr.contains("no tool \"nwo\"") && run.stderr.contains("did you mean \"time/now\"?"), "{run:?}");
+    assert!(
+        run.stderr.contains("no tool \"nwo\"") && run.stderr.contains("did you mean \"time/now\"?"),
+        "{run:?}"
+    );
     assert_eq!(home.run(&["call", "mcp__time__nwo", "--json"]).exits(5).error()["code"], "unknown-tool");
     let run = home.run(&["call", "time/now", "timezone=Mars/Base"]).exits(5);
     assert!(run.stderr.contains("reports an error") && run.stderr.contains("it takes timezone"), "{run:?}");
@@ -117,7 +120,10 @@ fn a_call_fails_with_the_code_of_its_cause() {
     assert_eq!(error["server"], "dead");
     assert!(error["stderr_tail"].as_str().is_some_and(|tail| tail.contains("it broke")), "{error}");
     let run = home.run(&["call", "missing/x"]).exits(4);
-    assert!(run.stderr.contains("no-such-program-anywhere") && run.stderr.contains("hint: install"), "{run:?}");
+    assert!(
+        run.stderr.contains("no-such-program-anywhere") && run.stderr.contains("hint: install"),
+        "{run:?}"
+    );
 }
 
 #[test]
@@ -132,7 +138,8 @@ fn a_timeout_bounds_a_call() {
 fn a_hanging_server_delays_nobody_and_is_shown_as_pending() {
     let home = Home::with(json!({ "hang": hanging(), "time": builtin(&["time"]) }));
     let run = home.run(&["status", "--timeout", "2s"]).exits(8);
-    let rows: Vec<&str> = run.stdout.lines().map(|line| line.split_whitespace().next().unwrap_or("")).collect();
+    let rows: Vec<&str> =
+        run.stdout.lines().map(|line| line.split_whitespace().next().unwrap_or("")).collect();
     assert_eq!(rows[..3], ["NAME", "time", "hang"], "{run:?}");
     assert!(run.stdout.contains("pending") && run.took < Duration::from_secs(12), "{run:?}");
     let run = home.run(&["status", "--timeout", "2s", "--json"]).exits(8);
@@ -151,7 +158,7 @@ fn a_hanging_server_delays_nobody_and_is_shown_as_pending() {
 fn dead_servers_are_named_and_exit_8() {
     let home = Home::with(json!({
         "a": { "command": "no-such-program-anywhere" },
-        "b": { "command": "sh", "args": ["-c", "echo my last words >&2; exit 3"] },
+        "b": { "command": "sh", "args": ["-c", "read line; echo my last words >&2; exit 3"] },
         "c": { "url": "http://127.0.0.1:9/mcp" },
     }));
     for words in [&["list", "--health"][..], &["doctor"]] {
@@ -161,7 +168,7 @@ fn dead_servers_are_named_and_exit_8() {
     }
     let document = home.run(&["doctor", "--json"]).exits(8).json();
     assert_eq!(document["ok"], false);
-    assert_eq!(document["servers"][1]["state"]["class"].is_string(), true, "{document}");
+    assert!(document["servers"][1]["state"]["class"].is_string(), "{document}");
 }
 
 #[test]
@@ -171,7 +178,8 @@ fn resources_and_prompts() {
     std::fs::create_dir(&docs).expect("a folder");
     std::fs::write(docs.join("a.txt"), "hello\n").expect("writes");
     std::fs::write(docs.join("b.png"), [0x89, 0x50, 0x4e, 0x47, 0, 1, 2]).expect("writes");
-    let servers = json!({ "files": builtin(&["files", &docs.to_string_lossy()]), "memory": builtin(&["memory"]) });
+    let servers =
+        json!({ "files": builtin(&["files", &docs.to_string_lossy()]), "memory": builtin(&["memory"]) });
     home.write("servers.json", &json!({ "mcpServers": servers }).to_string());
     let document = home.run(&["resources", "--json"]).exits(0).json();
     let resources = document["resources"].as_array().expect("a list");
@@ -205,7 +213,7 @@ fn resources_and_prompts() {
 fn no_command_prints_a_planted_secret() {
     let talker = json!({
         "command": "sh",
-        "args": ["-c", "echo the token is $TOKEN, and $1 >&2; exit 3", "sh", SECRET],
+        "args": ["-c", "read line; echo the token is $TOKEN, and $1 >&2; exit 3", "sh", SECRET],
         "env": { "TOKEN": SECRET },
     });
     let remote = json!({

@@ -39,9 +39,11 @@ pub(super) async fn call(app: &App, args: CallArgs) -> Result<(), CliError> {
     show(app, &reply, &tool, &args)?;
     match reply.is_error() {
         false => Ok(()),
-        true => Err(CliError::new(Exit::Tool, "tool-error", format!("the tool {name}/{tool} reports an error"))
-            .server(name.as_str())
-            .or_hint(|| signature_hint(schema.as_ref()))),
+        true => {
+            Err(CliError::new(Exit::Tool, "tool-error", format!("the tool {name}/{tool} reports an error"))
+                .server(name.as_str())
+                .or_hint(|| signature_hint(schema.as_ref())))
+        }
     }
 }
 
@@ -61,10 +63,11 @@ impl Given {
         };
         match serde_json::from_str::<&RawValue>(&whole) {
             Ok(raw) if is_object(raw.get()) => Ok(Given::Whole(raw.get().to_owned())),
-            Ok(_) => Err(CliError::usage("the arguments are no JSON object").hint(r#"write '{"key": "value"}'"#)),
-            Err(error) => {
-                Err(CliError::usage(format!("the arguments are no JSON: {error}")).hint(r#"write '{"key": "value"}'"#))
+            Ok(_) => {
+                Err(CliError::usage("the arguments are no JSON object").hint(r#"write '{"key": "value"}'"#))
             }
+            Err(error) => Err(CliError::usage(format!("the arguments are no JSON: {error}"))
+                .hint(r#"write '{"key": "value"}'"#)),
         }
     }
 
@@ -101,7 +104,8 @@ async fn find(app: &App, word: &str) -> Result<(ConnHandle, String), CliError> {
     let qualified = match resolve(config, word, "tool")? {
         Target::Item { server, item } => {
             let board = app.board(vec![config.server(&server)?]).await?;
-            let handle = board.server(&server).ok_or_else(|| CliError::internal("the board lost its server"))?;
+            let handle =
+                board.server(&server).ok_or_else(|| CliError::internal("the board lost its server"))?;
             return Ok((handle, item));
         }
         Target::Qualified(name) => name,
@@ -114,7 +118,8 @@ async fn find(app: &App, word: &str) -> Result<(ConnHandle, String), CliError> {
     let names = candidates(&names, &qualified);
     let servers = servers.iter().filter(|server| names.contains(&server.name.as_str())).cloned().collect();
     let board = app.board(servers).await?;
-    let fetched = super::gather::gather(app, board, |server| async move { server.tools().await }, |_| Ok(())).await?;
+    let fetched =
+        super::gather::gather(app, board, |server| async move { server.tools().await }, |_| Ok(())).await?;
     let catalog = board.catalog();
     if let Some(entry) = catalog.find(&qualified) {
         return Ok((entry.handle.clone(), entry.item.key.to_string()));
@@ -157,7 +162,11 @@ fn failed(server: &ConnHandle, tool: &str, schema: Option<&ObjectSchema>, error:
     match error {
         CallError::Remote(remote) if remote.code == code::INVALID_PARAMS => {
             let takes = signature_hint(schema);
-            made.or_hint(|| takes.or_else(|| Some(format!("`callboard tools {} --schema` shows what {tool} takes", server.name()))))
+            made.or_hint(|| {
+                takes.or_else(|| {
+                    Some(format!("`callboard tools {} --schema` shows what {tool} takes", server.name()))
+                })
+            })
         }
         _ => made,
     }
@@ -177,6 +186,7 @@ fn show(app: &App, reply: &ToolReply, tool: &str, args: &CallArgs) -> Result<(),
         // Exactly as the server gave it.
         return Ok(app.screen.result(reply.raw())?);
     }
-    let result = reply.read().map_err(|error| CliError::new(Exit::Unreachable, error.code(), error.to_string()))?;
+    let result =
+        reply.read().map_err(|error| CliError::new(Exit::Unreachable, error.code(), error.to_string()))?;
     print(app, &result, saving)
 }

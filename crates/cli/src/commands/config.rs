@@ -68,7 +68,8 @@ fn show(app: &App, args: &ShowArgs) -> Result<(), CliError> {
 
 fn shown(config: &Config, layers: bool) -> Vec<Shown<'_>> {
     let admission = &config.admission;
-    let admitted = admission.admitted.iter().map(|one| Shown { entry: one.spec(), admitted: true, reason: None });
+    let admitted =
+        admission.admitted.iter().map(|one| Shown { entry: one.spec(), admitted: true, reason: None });
     let left_out = admission.disabled.iter().map(|one| Shown {
         entry: &one.spec,
         admitted: false,

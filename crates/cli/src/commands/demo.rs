@@ -25,8 +25,10 @@ const FILES_KEY: &str = "demo-files";
 /// Shows everything once.
 pub(super) async fn demo(app: &App) -> Result<(), CliError> {
     let started = Instant::now();
-    let folder = tempfile::tempdir().map_err(|error| CliError::internal(format!("no temporary folder: {error}")))?;
-    fill(folder.path()).map_err(|error| CliError::internal(format!("cannot write the demo's files: {error}")))?;
+    let folder =
+        tempfile::tempdir().map_err(|error| CliError::internal(format!("no temporary folder: {error}")))?;
+    fill(folder.path())
+        .map_err(|error| CliError::internal(format!("cannot write the demo's files: {error}")))?;
     let board = build(app, folder.path()).await?;
     let stage = Stage { app, board };
     stage.connect().await?;
@@ -38,8 +40,14 @@ pub(super) async fn demo(app: &App) -> Result<(), CliError> {
 }
 
 fn fill(folder: &Path) -> std::io::Result<()> {
-    std::fs::write(folder.join("welcome.txt"), "A callboard hangs backstage and says who is needed, where and when.\n")?;
-    std::fs::write(folder.join("cast.md"), "# Cast\n\n- time, a child process\n- memory, another\n- files, in the house\n")
+    std::fs::write(
+        folder.join("welcome.txt"),
+        "A callboard hangs backstage and says who is needed, where and when.\n",
+    )?;
+    std::fs::write(
+        folder.join("cast.md"),
+        "# Cast\n\n- time, a child process\n- memory, another\n- files, in the house\n",
+    )
 }
 
 async fn build<'a>(app: &'a App, folder: &Path) -> Result<&'a Board, CliError> {
@@ -47,7 +55,8 @@ async fn build<'a>(app: &'a App, folder: &Path) -> Result<&'a Board, CliError> {
         .map_err(|error| CliError::internal(format!("cannot find our own program: {error}")))?;
     let own = own.to_string_lossy().into_owned();
     let child = |name: &str| ServerSpec::stdio(name, own.clone(), ["builtin", name]);
-    let files = Builtin::named("files", &[folder.to_string_lossy().into_owned()]).map_err(CliError::internal)?;
+    let files =
+        Builtin::named("files", &[folder.to_string_lossy().into_owned()]).map_err(CliError::internal)?;
     let settings = Settings { reconnect_backoff_initial: BACKOFF, ..Settings::default() };
     let builder = Board::builder()
         .settings(settings)
@@ -88,10 +97,15 @@ impl Stage<'_> {
 
     fn show_tools(&self) -> Result<(), CliError> {
         let catalog = self.board.catalog();
-        self.act("2", &format!("Their {} under names that are safe for models", count(catalog.len(), "tool")))?;
+        self.act(
+            "2",
+            &format!("Their {} under names that are safe for models", count(catalog.len(), "tool")),
+        )?;
         let rows: Vec<Vec<String>> = catalog
             .tools()
-            .map(|tool| vec![tool.name.to_string(), tool.server.to_string(), first_line(&tool.description().0)])
+            .map(|tool| {
+                vec![tool.name.to_string(), tool.server.to_string(), first_line(&tool.description().0)]
+            })
             .collect();
         for row in &rows {
             self.tell(json!({ "step": "tool", "name": row[0], "server": row[1] }))?;
@@ -114,7 +128,8 @@ impl Stage<'_> {
     }
 
     async fn kill_and_recover(&self) -> Result<(), CliError> {
-        let server = self.board.server("time").ok_or_else(|| CliError::internal("the board lost its server"))?;
+        let server =
+            self.board.server("time").ok_or_else(|| CliError::internal("the board lost its server"))?;
         let pid = server.process_id().ok_or_else(|| CliError::internal("the child has no process id"))?;
         self.act("4", &format!("SIGKILL to process {pid}, the time server, from outside"))?;
         let events = self.board.events();
@@ -128,7 +143,11 @@ impl Stage<'_> {
     }
 
     /// Shows what happens to the killed server until it is connected again.
-    async fn watch(&self, mut events: broadcast::Receiver<BoardEvent>, from: Instant) -> Result<(), CliError> {
+    async fn watch(
+        &self,
+        mut events: broadcast::Receiver<BoardEvent>,
+        from: Instant,
+    ) -> Result<(), CliError> {
         loop {
             let event = match events.recv().await {
                 Ok(event) => event,
@@ -145,7 +164,11 @@ impl Stage<'_> {
             let phase = phase.map(|phase| format!(" ({phase})")).unwrap_or_default();
             let cause = cause.as_deref().map(|cause| format!(": {}", first_line(cause))).unwrap_or_default();
             let screen = &self.app.screen;
-            self.say(&format!("{} {}{phase}{cause}", screen.paint(Tone::Dim, &ms), screen.paint(tone, state)))?;
+            self.say(&format!(
+                "{} {}{phase}{cause}",
+                screen.paint(Tone::Dim, &ms),
+                screen.paint(tone, state)
+            ))?;
             if *state == "connected" {
                 return Ok(());
             }
@@ -194,7 +217,9 @@ fn kill(pid: u32) -> Result<(), CliError> {
     // SAFETY: kill takes plain numbers and touches no memory of ours.
     match unsafe { libc::kill(pid, libc::SIGKILL) } {
         0 => Ok(()),
-        _ => Err(CliError::internal(format!("cannot kill process {pid}: {}", std::io::Error::last_os_error()))),
+        _ => {
+            Err(CliError::internal(format!("cannot kill process {pid}: {}", std::io::Error::last_os_error())))
+        }
     }
 }
 

@@ -87,7 +87,9 @@ fn print_config(app: &App, config: &Config) -> Result<(), CliError> {
     let found = config.places.iter().filter(|place| place.found);
     let files: Vec<String> = found.map(|place| place.path.display().to_string()).collect();
     match files.as_slice() {
-        [] => app.screen.result("  no file found; `callboard config paths` shows where they are looked for")?,
+        [] => {
+            app.screen.result("  no file found; `callboard config paths` shows where they are looked for")?
+        }
         files => files.iter().try_for_each(|file| app.screen.result(&format!("  {file}")))?,
     }
     for problem in &config.problems {
@@ -117,7 +119,10 @@ fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut places = std::env::split_paths(&path).flat_map(|folder| {
         let scripts = if cfg!(windows) { vec![".cmd", ".bat"] } else { Vec::new() };
-        std::iter::once(suffix).chain(scripts).map(move |suffix| folder.join(format!("{name}{suffix}"))).collect::<Vec<_>>()
+        std::iter::once(suffix)
+            .chain(scripts)
+            .map(move |suffix| folder.join(format!("{name}{suffix}")))
+            .collect::<Vec<_>>()
     });
     places.find(|place| is_program(place))
 }
@@ -154,7 +159,9 @@ fn stray(pid: u32, servers: &[ServerSpec]) -> Option<Stray> {
     let owner = servers.iter().find(|server| match &server.transport {
         TransportSpec::Stdio(stdio) => {
             let program = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
-            words.split_first().is_some_and(|(first, args)| program(first) == program(&stdio.command) && args == stdio.args)
+            words
+                .split_first()
+                .is_some_and(|(first, args)| program(first) == program(&stdio.command) && args == stdio.args)
         }
         TransportSpec::Http(_) | TransportSpec::InProcess(_) => false,
     })?;

@@ -118,7 +118,9 @@ pub(super) fn single(server: &ConnHandle, error: Option<&CallError>) -> CliError
     let name = server.name().as_str();
     match server.state() {
         StateView::NeedsAuth { how } => {
-            CliError::new(Exit::Auth, "needs-auth", format!("server {name} wants a login")).server(name).hint(how)
+            CliError::new(Exit::Auth, "needs-auth", format!("server {name} wants a login"))
+                .server(name)
+                .hint(how)
         }
         StateView::Failed { error: fact, class, stderr_tail, http_status, hint, .. } => {
             let failed = CliError::new(Exit::Unreachable, class, format!("server {name} failed: {fact}"));
@@ -128,7 +130,9 @@ pub(super) fn single(server: &ConnHandle, error: Option<&CallError>) -> CliError
             Some(error) => CliError::from_call(name, error),
             None => {
                 let fact = format!("server {name} has not answered in time ({})", state.word());
-                CliError::new(Exit::Unreachable, "timed-out", fact).server(name).hint("give a larger --timeout")
+                CliError::new(Exit::Unreachable, "timed-out", fact)
+                    .server(name)
+                    .hint("give a larger --timeout")
             }
         },
     }

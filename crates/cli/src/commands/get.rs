@@ -53,7 +53,9 @@ fn print(
     }
     let line = |key: &str, value: &str| match value.is_empty() {
         true => Ok(()),
-        false => app.screen.result(&format!("{key:<13} {}", scrubber.clean(value).replace('\n', "\n              "))),
+        false => app
+            .screen
+            .result(&format!("{key:<13} {}", scrubber.clean(value).replace('\n', "\n              "))),
     };
     line("name", entry.name.as_str())?;
     line("state", &app.screen.paint(tone(state), state.word()))?;

@@ -30,7 +30,8 @@ pub(super) fn list(app: &App) -> Result<(), CliError> {
     app.screen.result(&sheet.head())?;
     for (row, entry) in rows.iter().zip(&entries) {
         let tone = if entry.enabled { Tone::Good } else { Tone::Dim };
-        app.screen.result(&sheet.lines(row, &[Some(Tone::Accent), None, Some(Tone::Dim), Some(tone), None]))?;
+        app.screen
+            .result(&sheet.lines(row, &[Some(Tone::Accent), None, Some(Tone::Dim), Some(tone), None]))?;
     }
     Ok(())
 }

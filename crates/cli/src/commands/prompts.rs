@@ -93,7 +93,9 @@ pub(super) async fn prompt(app: &App, args: PromptArgs) -> Result<(), CliError> 
     let (name, prompt) = match resolve(app.config(), &args.prompt, "prompt")? {
         Target::Item { server, item } => (server, item),
         Target::Qualified(word) => {
-            return Err(CliError::usage(format!("{word:?} names no server and prompt")).hint("write SERVER/PROMPT"));
+            return Err(
+                CliError::usage(format!("{word:?} names no server and prompt")).hint("write SERVER/PROMPT")
+            );
         }
     };
     let board = app.board(vec![app.config().server(&name)?]).await?;
@@ -118,7 +120,12 @@ pub(super) async fn prompt(app: &App, args: PromptArgs) -> Result<(), CliError> 
 }
 
 /// The arguments as a raw object: all of them are texts.
-fn arguments(list: Option<&ItemList>, server: &str, prompt: &str, pairs: &[String]) -> Result<String, CliError> {
+fn arguments(
+    list: Option<&ItemList>,
+    server: &str,
+    prompt: &str,
+    pairs: &[String],
+) -> Result<String, CliError> {
     let known = match list.map(|list| (list, list.get(prompt))) {
         None => None,
         Some((_, Some(item))) => Some(arguments_of(item)),
@@ -129,7 +136,9 @@ fn arguments(list: Option<&ItemList>, server: &str, prompt: &str, pairs: &[Strin
     let usage = |fact: String| CliError::usage(format!("{server}/{prompt}: {fact}")).server(server);
     let mut object = Map::new();
     for pair in pairs {
-        let Some((key, value)) = pair.split_once('=') else { return Err(usage(format!("{pair:?} is not key=value"))) };
+        let Some((key, value)) = pair.split_once('=') else {
+            return Err(usage(format!("{pair:?} is not key=value")));
+        };
         if let Some(known) = &known
             && !known.iter().any(|argument| argument.name == key)
         {
@@ -139,7 +148,8 @@ fn arguments(list: Option<&ItemList>, server: &str, prompt: &str, pairs: &[Strin
         }
         object.insert(key.to_owned(), value.into());
     }
-    let missing = known.iter().flatten().find(|argument| argument.required && !object.contains_key(&argument.name));
+    let missing =
+        known.iter().flatten().find(|argument| argument.required && !object.contains_key(&argument.name));
     match missing {
         Some(argument) => Err(usage(format!("the argument {:?} is missing", argument.name))
             .hint(format!("add {}=…", argument.name))),

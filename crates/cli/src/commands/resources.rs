@@ -93,7 +93,8 @@ fn section(app: &App, one: &Gathered<Lists>) -> Result<(), CliError> {
         return Ok(());
     }
     let Some(lists) = headed(app, one, "resource", |lists| lists.items().count())? else { return Ok(()) };
-    let rows: Vec<Vec<String>> = lists.items().map(|item| vec![format!("  {}", item.key), about(item)]).collect();
+    let rows: Vec<Vec<String>> =
+        lists.items().map(|item| vec![format!("  {}", item.key), about(item)]).collect();
     let sheet = Sheet::fitting(&app.screen, &["", ""], &rows);
     rows.iter().try_for_each(|row| app.screen.result(&sheet.lines(row, &[Some(Tone::Accent), None])))?;
     Ok(app.screen.result("")?)

@@ -100,7 +100,8 @@ fn blob(app: &App, kind: &str, mime_type: &str, data: &str, saving: Saving<'_>) 
 /// Writes a new file and never over an old one; the name keeps harmless characters only.
 fn save(folder: &Path, stem: &str, extension: &str, bytes: &[u8]) -> std::io::Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
-    let safe: String = stem.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
+    let safe: String =
+        stem.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
     let safe = safe.trim_start_matches('.');
     let safe = if safe.is_empty() { "result" } else { safe };
     let (base, extension) = match safe.rsplit_once('.') {
@@ -149,9 +150,13 @@ mod tests {
 
     #[test]
     fn media_types_have_extensions() {
-        for (mime_type, want) in
-            [("image/png", "png"), ("image/jpeg", "jpg"), ("image/svg+xml", "svg"), ("x/very-odd", "bin"), ("", "bin")]
-        {
+        for (mime_type, want) in [
+            ("image/png", "png"),
+            ("image/jpeg", "jpg"),
+            ("image/svg+xml", "svg"),
+            ("x/very-odd", "bin"),
+            ("", "bin"),
+        ] {
             assert_eq!(extension(mime_type), want, "{mime_type}");
         }
     }

@@ -41,8 +41,9 @@ pub(super) fn resolve(config: &Config, word: &str, noun: &str) -> Result<Target,
         }
         None if names.contains(&word) => Err(unnamed(word, noun)
             .hint(format!("write {word}/{}; `callboard {noun}s {word}` lists them", noun.to_uppercase()))),
-        None => Err(unnamed(word, noun)
-            .or_hint(|| Some(format!("write SERVER/{}; `callboard {noun}s` lists them", noun.to_uppercase())))),
+        None => Err(unnamed(word, noun).or_hint(|| {
+            Some(format!("write SERVER/{}; `callboard {noun}s` lists them", noun.to_uppercase()))
+        })),
     }
 }
 
@@ -53,8 +54,8 @@ fn unnamed(word: &str, noun: &str) -> CliError {
 /// The longest server name that the word begins with, and what follows; `/` goes before `.`.
 fn split<'a>(word: &'a str, names: &[&str]) -> Option<(&'a str, &'a str)> {
     ['/', '.'].into_iter().find_map(|separator| {
-        let splits = word.match_indices(separator).map(|(at, _)| (&word[..at], &word[at + 1..]));
-        splits.filter(|(server, item)| names.contains(server) && !item.is_empty()).last()
+        let mut splits = word.rmatch_indices(separator).map(|(at, _)| (&word[..at], &word[at + 1..]));
+        splits.find(|(server, item)| names.contains(server) && !item.is_empty())
     })
 }
 
@@ -62,7 +63,10 @@ fn split<'a>(word: &'a str, names: &[&str]) -> Option<(&'a str, &'a str)> {
 pub(super) fn candidates<'a>(names: &[&'a str], qualified: &str) -> Vec<&'a str> {
     let fits = |name: &&&str| {
         let safe: String = name.chars().map(|c| if is_safe(c) { c } else { '_' }).collect();
-        qualified.strip_prefix(QUALIFIED_PREFIX).and_then(|rest| rest.strip_prefix(&*safe)).is_some_and(|rest| rest.starts_with("__"))
+        qualified
+            .strip_prefix(QUALIFIED_PREFIX)
+            .and_then(|rest| rest.strip_prefix(&*safe))
+            .is_some_and(|rest| rest.starts_with("__"))
     };
     let found: Vec<&str> = names.iter().filter(fits).copied().collect();
     // A long name was cut and carries a digest: only all names together lead back from it.
@@ -81,7 +85,8 @@ pub(super) fn no_such_item<'a>(
     all: impl Iterator<Item = &'a str> + Clone,
 ) -> CliError {
     let code = if noun == "tool" { "unknown-tool" } else { "unknown-item" };
-    let error = CliError::new(Exit::Tool, code, format!("server {server} has no {noun} {item:?}")).server(server);
+    let error =
+        CliError::new(Exit::Tool, code, format!("server {server} has no {noun} {item:?}")).server(server);
     match nearest(item, all) {
         Some(near) => error.hint(format!("did you mean \"{server}/{near}\"?")),
         None => error.hint(format!("`callboard {noun}s {server}` lists what it has")),

@@ -33,11 +33,16 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command failed. Absent members are left out of the JSON form.
-#[derive(Debug, Clone, Serialize)]
+/// Why a command failed.
+#[derive(Debug, Clone)]
 pub(crate) struct CliError {
-    #[serde(skip)]
     exit: Exit,
+    facts: Box<Facts>,
+}
+
+/// The JSON form; absent members are left out.
+#[derive(Debug, Clone, Serialize)]
+struct Facts {
     code: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
@@ -55,8 +60,7 @@ pub(crate) struct CliError {
 impl CliError {
     /// An error with its fact: a lower-case sentence without a full stop.
     pub(crate) fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> CliError {
-        CliError {
-            exit,
+        let facts = Facts {
             code,
             server: None,
             message: message.into(),
@@ -64,7 +68,8 @@ impl CliError {
             stderr_tail: None,
             http_status: None,
             retry_after_ms: None,
-        }
+        };
+        CliError { exit, facts: Box::new(facts) }
     }
 
     /// Something typed wrongly.
@@ -98,7 +103,7 @@ impl CliError {
             _ => Exit::Unreachable,
         };
         let mut made = CliError::new(exit, error.code(), error.to_string()).server(server);
-        made.hint = error.hint();
+        made.facts.hint = error.hint();
         match error.reason() {
             Some(reason) => made.because(reason),
             None => made,
@@ -106,9 +111,10 @@ impl CliError {
     }
 
     fn because(mut self, reason: &CloseReason) -> CliError {
-        self.stderr_tail = reason.stderr_tail().map(str::to_owned);
-        self.http_status = reason.http_status();
-        self.retry_after_ms = reason.retry_after().map(|after| after.as_millis().try_into().unwrap_or(u64::MAX));
+        self.facts.stderr_tail = reason.stderr_tail().map(str::to_owned);
+        self.facts.http_status = reason.http_status();
+        self.facts.retry_after_ms =
+            reason.retry_after().map(|after| after.as_millis().try_into().unwrap_or(u64::MAX));
         if matches!(reason, CloseReason::InsufficientScope { .. }) {
             self.exit = Exit::Auth;
         }
@@ -117,31 +123,31 @@ impl CliError {
 
     /// Names the server.
     pub(crate) fn server(mut self, server: impl Into<String>) -> CliError {
-        self.server = Some(server.into());
+        self.facts.server = Some(server.into());
         self
     }
 
     /// Says what to do.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> CliError {
-        self.hint = Some(hint.into());
+        self.facts.hint = Some(hint.into());
         self
     }
 
     /// Says what to do unless that is known already.
     pub(crate) fn or_hint(mut self, hint: impl FnOnce() -> Option<String>) -> CliError {
-        self.hint = self.hint.or_else(hint);
+        self.facts.hint = self.facts.hint.or_else(hint);
         self
     }
 
     /// The last of a child's stderr.
     pub(crate) fn stderr_tail(mut self, tail: Option<String>) -> CliError {
-        self.stderr_tail = tail.filter(|tail| !tail.is_empty());
+        self.facts.stderr_tail = tail.filter(|tail| !tail.is_empty());
         self
     }
 
     /// The HTTP status behind it.
     pub(crate) fn http_status(mut self, status: Option<u16>) -> CliError {
-        self.http_status = status;
+        self.facts.http_status = status;
         self
     }
 
@@ -152,19 +158,21 @@ impl CliError {
 
     /// Prints it on stderr, without the secrets that the scrubber knows.
     pub(crate) fn print(mut self, screen: &Screen, scrubber: &Scrubber) {
-        self.message = scrubber.clean(&self.message);
-        self.hint = self.hint.map(|hint| scrubber.clean(&hint));
-        self.stderr_tail = self.stderr_tail.map(|tail| scrubber.clean(&tail));
+        self.facts.message = scrubber.clean(&self.facts.message);
+        self.facts.hint = self.facts.hint.map(|hint| scrubber.clean(&hint));
+        self.facts.stderr_tail = self.facts.stderr_tail.map(|tail| scrubber.clean(&tail));
         if screen.is_json() {
-            let document = serde_json::json!({ "error": self });
+            let document = serde_json::json!({ "error": self.facts });
             return screen.note(&document.to_string());
         }
-        screen.note(&format!("{} {}", screen.paint_note(Tone::Bad, "error:"), self.message));
-        if let Some(tail) = self.stderr_tail.filter(|tail| !self.message.contains(tail.trim_end())) {
+        screen.note(&format!("{} {}", screen.paint_note(Tone::Bad, "error:"), self.facts.message));
+        if let Some(tail) =
+            self.facts.stderr_tail.filter(|tail| !self.facts.message.contains(tail.trim_end()))
+        {
             screen.note("its last words on stderr:");
             tail.lines().for_each(|line| screen.note(&format!("  {line}")));
         }
-        if let Some(hint) = self.hint {
+        if let Some(hint) = self.facts.hint {
             screen.note(&format!("\n{} {hint}", screen.paint_note(Tone::Accent, "hint:")));
         }
     }
@@ -174,7 +182,9 @@ impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> CliError {
         match error.kind() {
             // Whoever read our output has seen enough; that is no failure worth a word.
-            std::io::ErrorKind::BrokenPipe => CliError::new(Exit::Cancelled, "output-closed", "nobody reads the output"),
+            std::io::ErrorKind::BrokenPipe => {
+                CliError::new(Exit::Cancelled, "output-closed", "nobody reads the output")
+            }
             _ => CliError::internal(format!("cannot write the output: {error}")),
         }
     }
@@ -188,8 +198,12 @@ pub(crate) fn usage_error(error: &clap::Error) -> CliError {
     for line in text.lines().map(str::trim) {
         match line.strip_prefix("tip: ") {
             Some(tip) => tips.push(tip.to_owned()),
-            None if line.starts_with("Usage:") && tips.is_empty() => tips.push(line.replacen("Usage:", "usage:", 1)),
-            None if line.starts_with("Usage:") || line.starts_with("For more information") || line.is_empty() => {}
+            None if line.starts_with("Usage:") && tips.is_empty() => {
+                tips.push(line.replacen("Usage:", "usage:", 1))
+            }
+            None if line.starts_with("Usage:")
+                || line.starts_with("For more information")
+                || line.is_empty() => {}
             None => fact.push(line.trim_start_matches("error: ")),
         }
     }
@@ -205,18 +219,18 @@ mod tests {
     fn a_mistyped_command_names_the_nearest() {
         let error = crate::args::Cli::try_parse_from(["callboard", "statsu"]).expect_err("no such command");
         let error = usage_error(&error);
-        assert_eq!(error.message, "unrecognized subcommand 'statsu'");
-        assert_eq!(error.hint.as_deref(), Some("a similar subcommand exists: 'status'"));
+        assert_eq!(error.facts.message, "unrecognized subcommand 'statsu'");
+        assert_eq!(error.facts.hint.as_deref(), Some("a similar subcommand exists: 'status'"));
         let error = crate::args::Cli::try_parse_from(["callboard", "get"]).expect_err("no name");
         let error = usage_error(&error);
-        assert_eq!(error.message, "the following required arguments were not provided: <NAME>");
-        assert!(error.hint.is_some_and(|hint| hint.starts_with("usage: callboard get")));
+        assert_eq!(error.facts.message, "the following required arguments were not provided: <NAME>");
+        assert!(error.facts.hint.is_some_and(|hint| hint.starts_with("usage: callboard get")));
     }
 
     #[test]
     fn the_json_form_has_no_absent_members() {
         let error = CliError::usage("x").server("s");
-        let json = serde_json::to_string(&error).expect("serialises");
+        let json = serde_json::to_string(&error.facts).expect("serialises");
         assert_eq!(json, r#"{"code":"usage","server":"s","message":"x"}"#);
     }
 }

@@ -7,7 +7,10 @@ const LIKENESS_MIN: f64 = 0.75;
 pub(crate) fn nearest<'a>(typed: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.to_lowercase();
     let scored = candidates.into_iter().map(|name| (likeness(&typed, &name.to_lowercase()), name));
-    scored.filter(|(score, _)| *score >= LIKENESS_MIN).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
+    scored
+        .filter(|(score, _)| *score >= LIKENESS_MIN)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
 }
 
 /// A name that holds the other as a part, or differs by a slip of a finger or two, is near.

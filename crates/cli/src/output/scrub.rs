@@ -51,7 +51,9 @@ impl Scrubber {
     /// What was masked in an argument is a secret everywhere.
     fn learn_args(&mut self, args: &[String], masked: &Value) {
         for (arg, masked) in args.iter().zip(masked.as_array().into_iter().flatten()) {
-            let Some((before, after)) = masked.as_str().and_then(|masked| masked.split_once(MASK)) else { continue };
+            let Some((before, after)) = masked.as_str().and_then(|masked| masked.split_once(MASK)) else {
+                continue;
+            };
             let hidden = arg.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
             if arg != masked {
                 self.add(hidden.unwrap_or(arg));

@@ -46,13 +46,15 @@ pub(crate) fn detail(state: &StateView) -> String {
             format!("{name} · {} · protocol {era}{stale}", count(*tools, "tool"))
         }
         StateView::Pending { phase, attempt, max_attempts, last_error, .. } => {
-            let attempt = if *attempt > 1 { format!(" (attempt {attempt} of {max_attempts})") } else { String::new() };
+            let attempt =
+                if *attempt > 1 { format!(" (attempt {attempt} of {max_attempts})") } else { String::new() };
             let error = last_error.as_ref().map(|error| format!("; last error: {error}")).unwrap_or_default();
             format!("{}{attempt}{error}", phase_text(phase))
         }
         StateView::Failed { error, stderr_tail, hint, .. } => {
             let mut text = error.trim_end().to_owned();
-            if let Some(tail) = stderr_tail.as_deref().map(str::trim_end).filter(|tail| !text.contains(tail)) {
+            if let Some(tail) = stderr_tail.as_deref().map(str::trim_end).filter(|tail| !text.contains(tail))
+            {
                 text = format!("{text}; its last words on stderr:\n{tail}");
             }
             hint.as_ref().map(|hint| format!("{text}\nhint: {hint}")).unwrap_or(text)

@@ -34,7 +34,8 @@ impl Sheet {
 
     /// A table for rows that are all known.
     pub(crate) fn fitting(screen: &Screen, headings: &[&'static str], rows: &[Vec<String>]) -> Sheet {
-        let widest = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| width_of(cell)).max();
+        let widest =
+            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| width_of(cell)).max();
         let widths: Vec<usize> = (0..headings.len() - 1).map(|column| widest(column).unwrap_or(0)).collect();
         Sheet::new(screen, headings, &widths)
     }
@@ -49,7 +50,8 @@ impl Sheet {
     pub(crate) fn lines(&self, cells: &[String], tones: &[Option<Tone>]) -> String {
         let mut table = Table::new();
         table.load_style(comfy_table::presets::NOTHING);
-        let cells = cells.iter().enumerate().map(|(at, text)| self.cell(text, tones.get(at).copied().flatten()));
+        let cells =
+            cells.iter().enumerate().map(|(at, text)| self.cell(text, tones.get(at).copied().flatten()));
         table.add_row(Row::from(cells.collect::<Vec<Cell>>()));
         table.force_no_tty();
         if self.colour {
@@ -123,7 +125,10 @@ mod tests {
     #[test]
     fn columns_line_up_and_long_texts_stay_whole_off_a_terminal() {
         let screen = Screen::new(false);
-        let rows = vec![vec!["a".to_owned(), "long ".repeat(60)], vec!["longer".to_owned(), "x\u{1b}[31m".to_owned()]];
+        let rows = vec![
+            vec!["a".to_owned(), "long ".repeat(60)],
+            vec!["longer".to_owned(), "x\u{1b}[31m".to_owned()],
+        ];
         let text = Sheet::fitting(&screen, &["NAME", "TEXT"], &rows).whole(&rows);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "NAME    TEXT");
@@ -133,12 +138,8 @@ mod tests {
 
     #[test]
     fn columns_shrink_to_the_terminal() {
-        let sheet = Sheet {
-            headings: vec!["NAME", "TEXT"],
-            widths: vec![6],
-            screen_width: Some(40),
-            colour: false,
-        };
+        let sheet =
+            Sheet { headings: vec!["NAME", "TEXT"], widths: vec![6], screen_width: Some(40), colour: false };
         let text = sheet.lines(&["a".to_owned(), "word ".repeat(20)], &[]);
         assert!(text.lines().count() > 2 && text.lines().all(|line| line.chars().count() <= 40), "{text}");
     }

@@ -84,7 +84,9 @@ impl Desk {
         }
         match self.prompt("Send this? [Y/n] ").await {
             Typed::Text(text) if is_no(&text) => ElicitAnswer::Decline,
-            Typed::Text(_) => ElicitAnswer::Accept(serde_json::value::to_raw_value(&Form::content(answers)).ok()),
+            Typed::Text(_) => {
+                ElicitAnswer::Accept(serde_json::value::to_raw_value(&Form::content(answers)).ok())
+            }
             Typed::Decline => ElicitAnswer::Decline,
             Typed::Cancel => ElicitAnswer::Cancel,
         }
@@ -144,7 +146,11 @@ impl Desk {
 fn prompt_of(field: &Field) -> String {
     let kind = if field.choices.is_empty() { format!(" ({})", field.kind) } else { String::new() };
     let many = if field.many { " (several: 1,2)" } else { "" };
-    let default = field.default.as_ref().map(|default| format!(" [{}]", printable(&plain(default)))).unwrap_or_default();
+    let default = field
+        .default
+        .as_ref()
+        .map(|default| format!(" [{}]", printable(&plain(default))))
+        .unwrap_or_default();
     let required = if field.required { " *" } else { "" };
     format!("{}{kind}{many}{required}{default}: ", field.title)
 }

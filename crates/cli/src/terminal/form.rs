@@ -94,7 +94,8 @@ fn choices(schema: &Value) -> Vec<(Value, String)> {
     let list = |key: &str| schema.get(key).and_then(Value::as_array);
     if let Some(values) = list("enum") {
         let title = |at: usize| list("enumNames")?.get(at)?.as_str().map(str::to_owned);
-        let titled = values.iter().enumerate().map(|(at, v)| (v.clone(), title(at).unwrap_or_else(|| plain(v))));
+        let titled =
+            values.iter().enumerate().map(|(at, v)| (v.clone(), title(at).unwrap_or_else(|| plain(v))));
         return titled.collect();
     }
     let constants = list("oneOf").or_else(|| list("anyOf")).into_iter().flatten().filter_map(|branch| {
@@ -107,7 +108,8 @@ fn choices(schema: &Value) -> Vec<(Value, String)> {
 
 /// A choice by its number, its value or its title.
 fn chosen(field: &Field, word: &str) -> Result<Value, String> {
-    let by_word = |(value, title): &&(Value, String)| plain(value) == word || title.eq_ignore_ascii_case(word);
+    let by_word =
+        |(value, title): &&(Value, String)| plain(value) == word || title.eq_ignore_ascii_case(word);
     let by_number = || field.choices.get(word.parse::<usize>().ok()?.checked_sub(1)?);
     let choice = field.choices.iter().find(by_word).or_else(by_number);
     choice.map(|(value, _)| value.clone()).ok_or_else(|| format!("{word:?} is none of the choices"))

@@ -67,7 +67,9 @@ fn show(bar: &ProgressBar, progress: &Progress) {
     if let Some(total) = progress.total.filter(|total| *total > 0.0) {
         if bar.length().is_none() {
             bar.set_length(BAR_STEPS as u64);
-            bar.set_style(style("{spinner:.cyan} {bar:30.cyan/dim} {percent:>3} % {wide_msg} {elapsed:.dim}"));
+            bar.set_style(style(
+                "{spinner:.cyan} {bar:30.cyan/dim} {percent:>3} % {wide_msg} {elapsed:.dim}",
+            ));
         }
         bar.set_position((progress.progress / total * BAR_STEPS).clamp(0.0, BAR_STEPS) as u64);
     }

@@ -37,7 +37,8 @@ pub(crate) struct Run {
 impl Run {
     /// stdout as one JSON document.
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("stdout is no JSON ({error}): {self:?}"))
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("stdout is no JSON ({error}): {self:?}"))
     }
 
     /// The error object of the last line on stderr.
@@ -118,7 +119,8 @@ impl Home {
     pub(crate) fn processes(&self) -> Vec<String> {
         let mark = format!("HOME={}", self.path().display());
         let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-        let pids = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok());
+        let pids =
+            entries.flatten().filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok());
         pids.filter(|entry| {
             let environ = std::fs::read(entry.path().join("environ")).unwrap_or_default();
             environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
@@ -159,7 +161,8 @@ pub(crate) fn finish(mut child: Child, started: Instant) -> Run {
     let stderr = read(child.stderr.take().map(|stream| Box::new(stream) as _));
     let status = wait(&mut child);
     let took = started.elapsed();
-    let text = |stream: mpsc::Receiver<String>| stream.recv_timeout(Duration::from_secs(5)).unwrap_or_default();
+    let text =
+        |stream: mpsc::Receiver<String>| stream.recv_timeout(Duration::from_secs(5)).unwrap_or_default();
     Run { code: status.code(), stdout: text(stdout), stderr: text(stderr), took }
 }
 
