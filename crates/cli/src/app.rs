@@ -6,9 +6,10 @@ use crate::config::Config;
 use crate::output::{CliError, Exit, Screen, usage_error};
 use crate::terminal::{Interrupt, TerminalElicitation};
 use crate::{builtin, commands};
-use callboard::{Board, CallOptions, Root, ServerSpec, Settings, StartupMode};
+use callboard::load::LoadOptions;
+use callboard::{Board, BoardBuilder, CallError, CallOptions, Root, ServerSpec, Settings, StartupMode};
 use clap::Parser;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ pub(crate) struct App {
     pub(crate) screen: Arc<Screen>,
     /// The flags of every command.
     pub(crate) global: Global,
-    /// The folder that the command acts in.
-    pub(crate) cwd: PathBuf,
+    /// The folder that the command acts in, its variables, and the files it was told to read.
+    pub(crate) surroundings: LoadOptions,
     started: Instant,
     config: OnceLock<Config>,
     board: Arc<OnceLock<Board>>,
@@ -116,24 +117,28 @@ fn finish(outcome: Result<(), CliError>, screen: &Screen, config: Option<&Config
 
 impl App {
     fn new(screen: Arc<Screen>, global: Global) -> Result<App, CliError> {
-        let here = || {
-            std::env::current_dir().map_err(|error| {
-                CliError::usage(format!("the current folder cannot be read: {error}"))
-                    .hint("give a folder with --cwd")
-            })
-        };
-        let cwd = match &global.cwd {
-            Some(folder) if !folder.is_dir() => {
+        let mut surroundings = LoadOptions::of_process().map_err(|error| {
+            CliError::usage(format!("the current folder cannot be read: {error}"))
+                .hint("give a folder with --cwd")
+        })?;
+        // Files on the command line are relative to where it was typed, not to --cwd.
+        let here = surroundings.cwd.clone();
+        if !global.config.is_empty() {
+            surroundings.config_files = global.config.clone();
+        }
+        for file in surroundings.config_files.iter_mut().filter(|file| file.as_os_str() != "-") {
+            *file = here.join(&file);
+        }
+        if let Some(folder) = &global.cwd {
+            if !folder.is_dir() {
                 return Err(CliError::usage(format!("{} is no folder", folder.display())));
             }
-            Some(folder) if folder.is_absolute() => folder.clone(),
-            Some(folder) => here()?.join(folder),
-            None => here()?,
-        };
+            surroundings.cwd = here.join(folder);
+        }
         Ok(App {
             screen,
             global,
-            cwd,
+            surroundings,
             started: Instant::now(),
             config: OnceLock::new(),
             board: Arc::new(OnceLock::new()),
@@ -142,7 +147,7 @@ impl App {
 
     /// The configuration, read on first use. What is wrong in it is warned of once.
     pub(crate) fn config(&self) -> &Config {
-        self.config.get_or_init(|| Config::load(&self.cwd, &self.global.config))
+        self.config.get_or_init(|| Config::load(&self.surroundings))
     }
 
     /// The board of this run, with these servers and no others. It is closed when the command ends.
@@ -150,16 +155,16 @@ impl App {
         // Commands say themselves which servers they connect.
         let settings = Settings { startup_mode: StartupMode::Lazy, ..self.config().settings.clone() };
         let builder = Board::builder().settings(settings).servers(servers);
-        self.keep(self.dressed(builder)).await
+        self.keep(self.dressed(builder, &self.config().project_folder)).await
     }
 
-    /// What this command offers to servers: its name, a person at the terminal, the folder.
-    pub(crate) fn dressed(&self, builder: callboard::BoardBuilder) -> callboard::BoardBuilder {
+    /// What this command offers to servers: its name, a person at the terminal, a folder.
+    pub(crate) fn dressed(&self, builder: BoardBuilder, folder: &Path) -> BoardBuilder {
         let mut builder = builder
             .client_info("callboard", env!("CARGO_PKG_VERSION"))
             .elicitation(Arc::new(TerminalElicitation::new(&self.screen)));
-        if let Ok(uri) = url::Url::from_directory_path(&self.cwd) {
-            let name = self.cwd.file_name().map(|name| name.to_string_lossy().into_owned());
+        if let Ok(uri) = url::Url::from_directory_path(folder) {
+            let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
             let uri = uri.as_str().trim_end_matches('/').to_owned();
             builder = builder.roots(vec![Root { uri, name }]);
         }
@@ -167,7 +172,7 @@ impl App {
     }
 
     /// Builds a board and sees to its end.
-    pub(crate) async fn keep(&self, builder: callboard::BoardBuilder) -> Result<&Board, CliError> {
+    pub(crate) async fn keep(&self, builder: BoardBuilder) -> Result<&Board, CliError> {
         let board = builder.build().await.map_err(|error| CliError::internal(error.to_string()))?;
         Ok(self.board.get_or_init(|| board))
     }
@@ -175,6 +180,17 @@ impl App {
     /// Until `--timeout`; none without one.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         self.global.timeout.map(|limit| limit.saturating_sub(self.started.elapsed()))
+    }
+
+    /// Waits for a connection or a list, within `--timeout`; none when it has passed.
+    pub(crate) async fn within<T>(
+        &self,
+        waiting: impl Future<Output = Result<T, CallError>>,
+    ) -> Option<Result<T, CallError>> {
+        match self.time_left() {
+            Some(left) => tokio::time::timeout(left, waiting).await.ok(),
+            None => Some(waiting.await),
+        }
     }
 
     /// Options of a request within `--timeout`.

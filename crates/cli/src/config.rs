@@ -5,7 +5,7 @@ use callboard::load::describe::problem_json;
 use callboard::load::{LoadOptions, Loaded, Place, Problem, Warning, load};
 use callboard::{Admission, ServerSpec, Settings};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The setting of how often a first connect to a remote server is tried again.
 const CONNECT_RETRIES_MAX: &str = "connect.retries_max";
@@ -24,24 +24,16 @@ pub(crate) struct Config {
     pub(crate) warnings: Vec<Warning>,
     /// Every place looked at.
     pub(crate) places: Vec<Place>,
+    /// The root of the repository, or the folder itself.
+    pub(crate) project_folder: PathBuf,
     /// Knows the secrets of all entries.
     pub(crate) scrubber: Scrubber,
 }
 
 impl Config {
-    /// Reads these files, or else those of `CALLBOARD_CONFIG`, or else looks for files from `cwd`.
-    pub(crate) fn load(cwd: &Path, files: &[PathBuf]) -> Config {
-        let mut options = LoadOptions::of_process().unwrap_or_default();
-        // Paths on the command line are relative to where it was typed, not to --cwd.
-        let here = std::mem::take(&mut options.cwd);
-        if !files.is_empty() {
-            options.config_files = files.to_vec();
-        }
-        for file in options.config_files.iter_mut().filter(|file| file.as_os_str() != "-") {
-            *file = here.join(&file);
-        }
-        options.cwd = if cwd == here { here } else { cwd.to_owned() };
-        Config::of(load(&options))
+    /// Reads the files that the surroundings lead to.
+    pub(crate) fn load(surroundings: &LoadOptions) -> Config {
+        Config::of(load(surroundings))
     }
 
     fn of(loaded: Loaded) -> Config {
@@ -57,6 +49,7 @@ impl Config {
             problems: loaded.problems,
             warnings: loaded.warnings,
             places: loaded.places,
+            project_folder: loaded.project_folder,
             scrubber,
         }
     }

@@ -25,7 +25,7 @@ pub(super) async fn call(app: &App, args: CallArgs) -> Result<(), CliError> {
     let (server, tool) = find(app, &args.tool).await?;
     let name = server.name().to_string();
     let spinner = Spinner::start(&app.screen, format!("connecting to {name}"));
-    let list = tools_of(&server).await?;
+    let list = tools_of(app, &server).await?;
     let schema = match &list {
         Some(list) => Some(schema_of(list, &name, &tool)?),
         None => None,
@@ -35,7 +35,7 @@ pub(super) async fn call(app: &App, args: CallArgs) -> Result<(), CliError> {
     let options = CallOptions { progress: spinner.progress_sink(), ..app.call_options() };
     let reply = server.call_tool(&tool, &arguments, options).await;
     drop(spinner);
-    let reply = reply.map_err(|error| failed(&server, &tool, schema.as_ref(), &error))?;
+    let reply = reply.map_err(|error| failed(app, &server, &tool, schema.as_ref(), &error))?;
     show(app, &reply, &tool, &args)?;
     match reply.is_error() {
         false => Ok(()),
@@ -138,8 +138,9 @@ async fn find(app: &App, word: &str) -> Result<(ConnHandle, String), CliError> {
 }
 
 /// The server's tools; none when it is connected but its list cannot be had, which need not stop a call.
-async fn tools_of(server: &ConnHandle) -> Result<Option<Arc<ItemList>>, CliError> {
-    match server.tools().await {
+async fn tools_of(app: &App, server: &ConnHandle) -> Result<Option<Arc<ItemList>>, CliError> {
+    let Some(answer) = app.within(server.tools()).await else { return Err(single(server, None)) };
+    match answer {
         Ok(list) => Ok(Some(list)),
         Err(CallError::Unsupported(fact)) => {
             Err(CliError::new(Exit::Tool, "unknown-tool", fact).server(server.name().as_str()))
@@ -157,17 +158,23 @@ fn schema_of(list: &ItemList, server: &str, tool: &str) -> Result<ObjectSchema, 
     Ok(ObjectSchema::read(view.and_then(|view| view.input_schema).map_or("null", RawValue::get)))
 }
 
-fn failed(server: &ConnHandle, tool: &str, schema: Option<&ObjectSchema>, error: &CallError) -> CliError {
-    let made = CliError::from_call(server.name().as_str(), error);
+fn failed(
+    app: &App,
+    server: &ConnHandle,
+    tool: &str,
+    schema: Option<&ObjectSchema>,
+    error: &CallError,
+) -> CliError {
+    let name = server.name();
+    let made = CliError::from_call(name.as_str(), error);
     match error {
         CallError::Remote(remote) if remote.code == code::INVALID_PARAMS => {
             let takes = signature_hint(schema);
             made.or_hint(|| {
-                takes.or_else(|| {
-                    Some(format!("`callboard tools {} --schema` shows what {tool} takes", server.name()))
-                })
+                takes.or_else(|| Some(format!("`callboard tools {name} --schema` shows what {tool} takes")))
             })
         }
+        CallError::TimedOut { .. } if app.global.timeout.is_some() => made.hint("give a larger --timeout"),
         _ => made,
     }
 }

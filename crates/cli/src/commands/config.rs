@@ -5,6 +5,7 @@ use crate::args::{CheckArgs, ConfigCommand, ShowArgs};
 use crate::config::Config;
 use crate::output::{CliError, Exit, Sheet, Tone, count};
 use callboard::ServerSpec;
+use callboard::load::LoadOptions;
 use callboard::load::describe::{place_json, source_json, spec_json, warning_json};
 use serde_json::{Value, json};
 
@@ -108,7 +109,9 @@ fn check(app: &App, args: &CheckArgs) -> Result<(), CliError> {
     let config = match args.files.is_empty() {
         true => app.config(),
         false => {
-            own = Config::load(&app.cwd, &args.files);
+            let here = std::env::current_dir().unwrap_or_default();
+            let files = args.files.iter().map(|file| here.join(file)).collect();
+            own = Config::load(&LoadOptions { config_files: files, ..app.surroundings.clone() });
             &own
         }
     };

@@ -6,8 +6,9 @@ use super::tools::first_line;
 use crate::app::App;
 use crate::builtin::{Builtin, serve};
 use crate::output::{CliError, Sheet, Tone, count};
+use crate::schema::plain;
 use callboard::{Board, BoardEvent, CallOptions, EventKind, ServerSpec, Settings};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
@@ -36,7 +37,7 @@ pub(super) async fn demo(app: &App) -> Result<(), CliError> {
     stage.make_calls().await?;
     stage.kill_and_recover().await?;
     let seconds = started.elapsed().as_secs_f64();
-    stage.say(&format!("\nThat was all, in {seconds:.1} s. Yours next: put servers into a .mcp.json, then `callboard status`."))
+    stage.say(&format!("\nThat was all, in {seconds:.1} s. Yours next: `callboard config paths` shows where servers are written down."))
 }
 
 fn fill(folder: &Path) -> std::io::Result<()> {
@@ -70,7 +71,7 @@ async fn build<'a>(app: &'a App, folder: &Path) -> Result<&'a Board, CliError> {
                 Ok(ours)
             }
         });
-    app.keep(app.dressed(builder)).await
+    app.keep(app.dressed(builder, folder)).await
 }
 
 struct Stage<'a> {
@@ -121,10 +122,16 @@ impl Stage<'_> {
 
     async fn make_calls(&self) -> Result<(), CliError> {
         self.act("3", "Calls")?;
-        self.call("time", "convert", r#"{"time":"20:00","from":"Europe/Berlin","to":"Asia/Tokyo"}"#).await?;
-        self.call("memory", "remember", r#"{"key":"cue","text":"lights at nine"}"#).await?;
-        self.call("memory", "recall", r#"{"key":"cue"}"#).await?;
-        self.call("files", "read", r#"{"path":"welcome.txt"}"#).await
+        self.call(
+            "time",
+            "convert",
+            r#"{"time":"20:00","from":"Europe/Berlin","to":"Asia/Tokyo"}"#,
+            "/to/datetime",
+        )
+        .await?;
+        self.call("memory", "remember", r#"{"key":"cue","text":"lights at nine"}"#, "/notes").await?;
+        self.call("memory", "recall", r#"{"key":"cue"}"#, "/text").await?;
+        self.call("files", "read", r#"{"path":"welcome.txt"}"#, "/text").await
     }
 
     async fn kill_and_recover(&self) -> Result<(), CliError> {
@@ -139,7 +146,7 @@ impl Stage<'_> {
         recovery.map_err(|_| CliError::internal("the time server did not come back"))??;
         let new = server.process_id().map_or("a new process".to_owned(), |pid| format!("process {pid}"));
         self.say(&format!("{new} serves the next call:"))?;
-        self.call("time", "now", r#"{"timezone":"Europe/Vienna"}"#).await
+        self.call("time", "now", r#"{"timezone":"Europe/Vienna"}"#, "/datetime").await
     }
 
     /// Shows what happens to the killed server until it is connected again.
@@ -175,7 +182,8 @@ impl Stage<'_> {
         }
     }
 
-    async fn call(&self, server: &str, tool: &str, arguments: &str) -> Result<(), CliError> {
+    /// Calls, and shows the part of the answer that `pointer` (RFC 6901) leads to, else its text.
+    async fn call(&self, server: &str, tool: &str, arguments: &str, pointer: &str) -> Result<(), CliError> {
         let qualified = format!("mcp__{server}__{tool}");
         let started = Instant::now();
         let reply = self.board.call(&qualified, arguments, CallOptions::default()).await;
@@ -186,7 +194,10 @@ impl Stage<'_> {
         let screen = &self.app.screen;
         let took = screen.paint(Tone::Dim, &format!("{ms:.1} ms"));
         self.say(&format!("{} {arguments}  {took}", screen.paint(Tone::Accent, &qualified)))?;
-        self.say(&format!("  → {}", first_line(&text.replace('\n', " "))))
+        let structured =
+            reply.read().ok().and_then(|result| serde_json::from_str(result.structured?.get()).ok());
+        let part = structured.as_ref().and_then(|value: &Value| value.pointer(pointer)).map(plain);
+        self.say(&format!("  → {}", first_line(&part.unwrap_or_else(|| text.replace('\n', " ")))))
     }
 
     fn act(&self, number: &str, title: &str) -> Result<(), CliError> {
@@ -203,7 +214,7 @@ impl Stage<'_> {
     }
 
     /// An object a line for programs.
-    fn tell(&self, value: serde_json::Value) -> Result<(), CliError> {
+    fn tell(&self, value: Value) -> Result<(), CliError> {
         match self.app.screen.is_json() {
             true => Ok(self.app.screen.result(&value.to_string())?),
             false => Ok(()),

@@ -94,23 +94,23 @@ fn waits_for(names: &BTreeSet<String>) -> String {
 
 /// The failure of a command that many servers take part in: names those that are not well.
 pub(super) fn unhealthy<'a>(states: impl IntoIterator<Item = (&'a str, StateView)>) -> Result<(), CliError> {
-    let (mut all, mut ill) = (0, Vec::new());
+    let (mut all, mut ill, mut first) = (0, Vec::new(), None);
     for (name, state) in states {
         match health(&state) {
             Health::Well => all += 1,
             Health::Off => {}
             Health::Ill => {
                 all += 1;
+                first = first.or(Some(name));
                 ill.push(format!("{name} ({})", state.word()));
             }
         }
     }
-    if ill.is_empty() {
-        return Ok(());
-    }
+    let Some(first) = first else { return Ok(()) };
     let are = if ill.len() == 1 { "is" } else { "are" };
     let message = format!("{} of {} {are} unhealthy: {}", ill.len(), count(all, "server"), ill.join(", "));
-    Err(CliError::new(Exit::Unhealthy, "unhealthy", message).hint("`callboard get NAME` shows one of them"))
+    Err(CliError::new(Exit::Unhealthy, "unhealthy", message)
+        .hint(format!("`callboard get {first}` says more of it")))
 }
 
 /// The failure of a command that one server alone takes part in.

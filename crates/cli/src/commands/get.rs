@@ -4,7 +4,7 @@ use super::gather::single;
 use super::list::{row, target};
 use super::status::{of, settle};
 use crate::app::App;
-use crate::output::{CliError, Health, detail, health, tone};
+use crate::output::{CliError, Health, detail, health, printable, tone};
 use crate::terminal::Spinner;
 use callboard::load::describe::spec_json;
 use callboard::{ServerSpec, StateView};
@@ -53,12 +53,13 @@ fn print(
     }
     let line = |key: &str, value: &str| match value.is_empty() {
         true => Ok(()),
-        false => app
-            .screen
-            .result(&format!("{key:<13} {}", scrubber.clean(value).replace('\n', "\n              "))),
+        false => app.screen.result(&format!(
+            "{key:<13} {}",
+            printable(&scrubber.clean(value)).replace('\n', "\n              ")
+        )),
     };
     line("name", entry.name.as_str())?;
-    line("state", &app.screen.paint(tone(state), state.word()))?;
+    app.screen.result(&format!("{:<13} {}", "state", app.screen.paint(tone(state), state.word())))?;
     line("", &detail(state))?;
     line("transport", entry.transport.kind())?;
     line("target", &target(entry))?;
@@ -71,6 +72,6 @@ fn print(
     line("scope", entry.scope.as_str())?;
     line("file", entry.source.file.as_deref().unwrap_or_default())?;
     entry.warnings.iter().try_for_each(|warning| line("warning", warning))?;
-    line("instructions", &crate::output::printable(&instructions.unwrap_or_default()))?;
+    line("instructions", &instructions.unwrap_or_default())?;
     Ok(())
 }

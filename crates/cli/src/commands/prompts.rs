@@ -101,7 +101,10 @@ pub(super) async fn prompt(app: &App, args: PromptArgs) -> Result<(), CliError> 
     let board = app.board(vec![app.config().server(&name)?]).await?;
     let server = board.server(&name).ok_or_else(|| CliError::internal("the board lost its server"))?;
     let spinner = Spinner::start(&app.screen, format!("asking {name}"));
-    let list = match server.list(ListKind::Prompts).await {
+    let Some(answer) = app.within(server.list(ListKind::Prompts)).await else {
+        return Err(single(&server, None));
+    };
+    let list = match answer {
         Ok(list) => Some(list),
         Err(CallError::Unsupported(fact)) => {
             return Err(CliError::new(Exit::Tool, "unknown-item", fact).server(name));

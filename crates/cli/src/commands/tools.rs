@@ -6,7 +6,7 @@ use crate::args::ToolsArgs;
 use crate::output::{CliError, Sheet, Tone, count, printable, tone};
 use crate::schema::ObjectSchema;
 use callboard::{Board, CallError, ConnHandle, ItemList, StateView, ToolEntry};
-use callboard_protocol::list::ToolView;
+use callboard_protocol::list::{ListKind, ToolView};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -58,7 +58,13 @@ pub(super) async fn tools(app: &App, args: ToolsArgs) -> Result<(), CliError> {
 }
 
 async fn fetch(server: ConnHandle) -> Result<Arc<ItemList>, CallError> {
-    server.tools().await
+    match server.tools().await {
+        // A server without tools has none, which is no failure.
+        Err(CallError::Unsupported(_)) => {
+            Ok(Arc::new(ItemList::new(ListKind::Tools, Vec::new(), Vec::new())))
+        }
+        answer => answer,
+    }
 }
 
 /// The command's end: the one server that was named must have answered, and so must all of several.

@@ -1,6 +1,6 @@
 //! How a command fails: exit code, fact, hint, and the JSON form of all that.
 
-use crate::output::{Screen, Scrubber, Tone};
+use crate::output::{Screen, Scrubber, Tone, printable};
 use callboard::{CallError, CloseReason};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -32,6 +32,9 @@ impl From<Exit> for ExitCode {
         ExitCode::from(exit as u8)
     }
 }
+
+/// The code of the one failure that is not told: whoever read our output has gone.
+const OUTPUT_CLOSED: &str = "output-closed";
 
 /// Why a command failed.
 #[derive(Debug, Clone)]
@@ -96,7 +99,7 @@ impl CliError {
     /// A call, or another request, that failed.
     pub(crate) fn from_call(server: &str, error: &CallError) -> CliError {
         let exit = match error {
-            CallError::Remote(_) | CallError::Unsupported(_) => Exit::Tool,
+            CallError::Remote(_) | CallError::Unsupported(_) | CallError::InputNeeded(_) => Exit::Tool,
             CallError::QueueFull { .. } => Exit::Limit,
             CallError::Cancelled => Exit::Cancelled,
             _ if error.requires_auth() => Exit::Auth,
@@ -161,19 +164,26 @@ impl CliError {
         self.facts.message = scrubber.clean(&self.facts.message);
         self.facts.hint = self.facts.hint.map(|hint| scrubber.clean(&hint));
         self.facts.stderr_tail = self.facts.stderr_tail.map(|tail| scrubber.clean(&tail));
+        if self.facts.code == OUTPUT_CLOSED {
+            return;
+        }
         if screen.is_json() {
             let document = serde_json::json!({ "error": self.facts });
             return screen.note(&document.to_string());
         }
-        screen.note(&format!("{} {}", screen.paint_note(Tone::Bad, "error:"), self.facts.message));
+        screen.note(&format!(
+            "{} {}",
+            screen.paint_note(Tone::Bad, "error:"),
+            printable(&self.facts.message)
+        ));
         if let Some(tail) =
             self.facts.stderr_tail.filter(|tail| !self.facts.message.contains(tail.trim_end()))
         {
             screen.note("its last words on stderr:");
-            tail.lines().for_each(|line| screen.note(&format!("  {line}")));
+            tail.lines().for_each(|line| screen.note(&format!("  {}", printable(line))));
         }
         if let Some(hint) = self.facts.hint {
-            screen.note(&format!("\n{} {hint}", screen.paint_note(Tone::Accent, "hint:")));
+            screen.note(&format!("\n{} {}", screen.paint_note(Tone::Accent, "hint:"), printable(&hint)));
         }
     }
 }
@@ -183,7 +193,7 @@ impl From<std::io::Error> for CliError {
         match error.kind() {
             // Whoever read our output has seen enough; that is no failure worth a word.
             std::io::ErrorKind::BrokenPipe => {
-                CliError::new(Exit::Cancelled, "output-closed", "nobody reads the output")
+                CliError::new(Exit::Cancelled, OUTPUT_CLOSED, "nobody reads the output")
             }
             _ => CliError::internal(format!("cannot write the output: {error}")),
         }

@@ -152,7 +152,7 @@ fn prompt_of(field: &Field) -> String {
         .map(|default| format!(" [{}]", printable(&plain(default))))
         .unwrap_or_default();
     let required = if field.required { " *" } else { "" };
-    format!("{}{kind}{many}{required}{default}: ", field.title)
+    format!("{}{}{many}{required}{default}: ", printable(&field.title), printable(&kind))
 }
 
 fn is_yes(text: &str) -> bool {
