@@ -42,7 +42,7 @@ pub(crate) enum Command {
     /// Show one server: its entry and its state
     Get(NameArgs),
     /// Connect to all servers and report
-    Status,
+    Status(StatusArgs),
     /// List the tools of all servers, or of one
     Tools(ToolsArgs),
     /// Call a tool
@@ -76,6 +76,14 @@ pub(crate) struct ListArgs {
     /// Connect to every server and say how it is
     #[arg(long)]
     pub(crate) health: bool,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Go on and tell what happens, until Ctrl-C
+    #[arg(long)]
+    pub(crate) watch: bool,
 }
 
 /// The name of a server.

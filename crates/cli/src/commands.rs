@@ -15,6 +15,7 @@ mod status;
 mod target;
 mod tools;
 mod version;
+mod watch;
 
 use crate::app::App;
 use crate::args::Command;
@@ -26,7 +27,8 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<(), CliError> {
         Command::List(args) if args.health => status::status(app).await,
         Command::List(_) => list::list(app),
         Command::Get(args) => get::get(app, &args.name).await,
-        Command::Status => status::status(app).await,
+        Command::Status(args) if args.watch => watch::watch(app).await,
+        Command::Status(_) => status::status(app).await,
         Command::Tools(args) => tools::tools(app, args).await,
         Command::Call(args) => call::call(app, args).await,
         Command::Resources(args) => resources::resources(app, args.name.as_deref()).await,

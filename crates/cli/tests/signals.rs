@@ -5,6 +5,7 @@ mod common;
 
 use common::{Home, Run, builtin, finish, hanging};
 use serde_json::json;
+use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -57,19 +58,45 @@ fn a_child_that_hears_sigterm_alone_costs_one_grace() {
 #[test]
 fn a_second_ctrl_c_kills_a_deaf_child_at_once() {
     let home = Home::with(json!({ "deaf": { "command": "sh", "args": ["-c", DEAF] } }));
-    let child = home.command(&["status"]).spawn().expect("starts");
+    let mut child = home.command(&["status"]).spawn().expect("starts");
     let begun = Instant::now();
     while !home.path().join("deaf-started").exists() {
         assert!(begun.elapsed() < Duration::from_secs(20));
         std::thread::yield_now();
     }
-    signal(&child, libc::SIGINT);
-    // The first one must have been heard, else the two are one.
-    std::thread::park_timeout(Duration::from_millis(300));
     let sent = Instant::now();
-    signal(&child, libc::SIGINT);
+    // Two that come too close are one, so an impatient person it is.
+    while child.try_wait().expect("a child").is_none() {
+        assert!(sent.elapsed() < Duration::from_secs(20));
+        signal(&child, libc::SIGINT);
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
     let run = finish(child, sent).exits(130);
     assert!(run.took < Duration::from_secs(1), "{run:?}");
+    home.assert_nothing_left();
+}
+
+#[test]
+fn watching_tells_what_happens_until_it_is_ended() {
+    let home = Home::with(json!({ "time": builtin(&["time"]) }));
+    let mut child = home.command(&["status", "--watch", "--json"]).spawn().expect("starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut next = || -> serde_json::Value {
+        let line = lines.next().expect("goes on").expect("reads");
+        serde_json::from_str(&line).expect("an object a line")
+    };
+    assert_eq!(next()["servers"][0]["state"]["type"], "connected");
+    for pid in home.pids("builtin time") {
+        // SAFETY: kill takes plain numbers and touches no memory of ours.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+    let mut states = Vec::new();
+    while states.last().is_none_or(|state| state != "connected") {
+        states.extend(next()["state"].as_str().map(str::to_owned));
+    }
+    assert_eq!(states[0], "pending", "{states:?}");
+    signal(&child, libc::SIGINT);
+    finish(child, Instant::now()).exits(130);
     home.assert_nothing_left();
 }
 

@@ -4,15 +4,29 @@ use super::gather::{Gathered, gather, unhealthy};
 use super::list::{document, row};
 use crate::app::App;
 use crate::output::{CliError, Sheet, Tone, detail, tone};
-use callboard::{Board, CallError, ConnHandle, ServerStatus, StateView};
+use callboard::{Board, BoardEvent, CallError, ConnHandle, ServerStatus, StateView};
 use serde_json::Value;
+use tokio::sync::broadcast;
+
+/// Reports, and fails when a server is not well.
+pub(super) async fn status(app: &App) -> Result<(), CliError> {
+    report(app).await?.health
+}
+
+/// A report that was printed.
+pub(super) struct Report {
+    /// The failure of the command when a server is not well.
+    pub(super) health: Result<(), CliError>,
+    /// Everything that happens after the moment of the report; none without a server.
+    pub(super) events: Option<broadcast::Receiver<BoardEvent>>,
+}
 
 /// Prints a row as soon as a server has settled.
-pub(super) async fn status(app: &App) -> Result<(), CliError> {
+pub(super) async fn report(app: &App) -> Result<Report, CliError> {
     let config = app.config();
     let entries = config.entries();
     if entries.is_empty() && !app.screen.is_json() {
-        return super::list::list(app);
+        return Ok(Report { health: super::list::list(app), events: None });
     }
     config.warn(&app.screen);
     let board = app.board(config.servers()).await?;
@@ -22,6 +36,7 @@ pub(super) async fn status(app: &App) -> Result<(), CliError> {
         printer.row(entry.name.as_str(), entry.transport.kind(), &StateView::Disabled { by: "entry" })?;
     }
     let gathered = gather(app, board, settle, |one| printer.gathered(board, one)).await?;
+    let events = Some(board.events());
     if app.screen.is_json() {
         let snapshot = board.status();
         let rows = entries.iter().map(|entry| match of(&snapshot.servers, entry.name.as_str()) {
@@ -32,7 +47,8 @@ pub(super) async fn status(app: &App) -> Result<(), CliError> {
         config.scrubber.clean_json(&mut document);
         app.screen.document(&document)?;
     }
-    unhealthy(gathered.iter().map(|one| (one.server.name().as_str(), one.server.state())))
+    let health = unhealthy(gathered.iter().map(|one| (one.server.name().as_str(), one.server.state())));
+    Ok(Report { health, events })
 }
 
 /// Connects, and waits for the list of tools that a report counts.

@@ -188,6 +188,12 @@ impl CliError {
     }
 }
 
+impl std::fmt::Display for CliError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.facts.message)
+    }
+}
+
 impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> CliError {
         match error.kind() {

@@ -115,8 +115,17 @@ impl Home {
         }
     }
 
+    /// Process ids of those whose command line holds this.
+    pub(crate) fn pids(&self, part: &str) -> Vec<i32> {
+        self.seen().into_iter().filter(|(_, line)| line.contains(part)).map(|(pid, _)| pid).collect()
+    }
+
     /// Command lines of the processes that were given this home.
     pub(crate) fn processes(&self) -> Vec<String> {
+        self.seen().into_iter().map(|(_, line)| line).collect()
+    }
+
+    fn seen(&self) -> Vec<(i32, String)> {
         let mark = format!("HOME={}", self.path().display());
         let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
         let pids =
@@ -127,7 +136,8 @@ impl Home {
         })
         .filter_map(|entry| {
             let line = std::fs::read(entry.path().join("cmdline")).ok().filter(|line| !line.is_empty())?;
-            Some(String::from_utf8_lossy(&line).replace('\0', " "))
+            let pid = entry.file_name().to_string_lossy().parse().ok()?;
+            Some((pid, String::from_utf8_lossy(&line).replace('\0', " ")))
         })
         .collect()
     }
