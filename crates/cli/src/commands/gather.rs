@@ -8,9 +8,14 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-/// Without `--timeout`, servers that have said nothing by then are shown as pending.
-const WAIT_MAX: Duration = Duration::from_secs(20);
+/// Without `--timeout`: nobody is given up before this has passed,
+const WAIT_LEAST: Duration = Duration::from_secs(15);
+/// nor so shortly after the last answer: the machine may be busy,
+const QUIET: Duration = Duration::from_secs(8);
+/// nor while a server waits for its turn to start, but for this in the end.
+const WAIT_MOST: Duration = Duration::from_secs(60);
 
 /// What came of one server.
 pub(super) enum Answer<T> {
@@ -44,7 +49,7 @@ where
     A: Future<Output = Result<T, CallError>> + Send + 'static,
 {
     let servers = board.servers();
-    let limit = app.time_left().unwrap_or(WAIT_MAX.min(app.config().settings.connect_timeout));
+    let mut patience = Patience::new(app.time_left());
     let mut waiting: BTreeSet<String> = servers.iter().map(|server| server.name().to_string()).collect();
     let spinner = Spinner::start(&app.screen, waits_for(&waiting));
     let mut asked = JoinSet::new();
@@ -52,16 +57,20 @@ where
         let (server, answer) = (server.clone(), ask(server.clone()));
         asked.spawn(async move { (server, answer.await) });
     }
-    let deadline = tokio::time::sleep(limit);
-    tokio::pin!(deadline);
     let mut gathered = Vec::with_capacity(servers.len());
     loop {
         let next = tokio::select! {
             biased;
             next = asked.join_next() => next,
-            () = &mut deadline => None,
+            () = tokio::time::sleep_until(patience.until) => {
+                match patience.is_over(servers.iter().any(|server| is_queued(&server.state()))) {
+                    true => None,
+                    false => continue,
+                }
+            }
         };
         let Some(next) = next else { break };
+        patience.answered();
         let (server, answer) = next.map_err(|error| CliError::internal(error.to_string()))?;
         waiting.remove(server.name().as_str());
         spinner.say(waits_for(&waiting));
@@ -80,6 +89,40 @@ where
     }
     gathered.sort_by(|a, b| a.server.name().cmp(b.server.name()));
     Ok(gathered)
+}
+
+/// How long is waited for those who have not answered.
+struct Patience {
+    fixed: bool,
+    started: Instant,
+    until: Instant,
+}
+
+impl Patience {
+    fn new(limit: Option<Duration>) -> Patience {
+        let started = Instant::now();
+        Patience { fixed: limit.is_some(), started, until: started + limit.unwrap_or(WAIT_LEAST) }
+    }
+
+    /// Somebody answered.
+    fn answered(&mut self) {
+        if !self.fixed {
+            self.until = self.until.max(Instant::now() + QUIET);
+        }
+    }
+
+    /// The time is up, unless somebody waits for a turn and there is time left for that.
+    fn is_over(&mut self, somebody_is_queued: bool) -> bool {
+        let goes_on = !self.fixed && somebody_is_queued && self.started.elapsed() < WAIT_MOST;
+        if goes_on {
+            self.until = Instant::now() + QUIET;
+        }
+        !goes_on
+    }
+}
+
+fn is_queued(state: &StateView) -> bool {
+    matches!(state, StateView::Pending { phase: "queued", .. })
 }
 
 fn waits_for(names: &BTreeSet<String>) -> String {
@@ -135,5 +178,28 @@ pub(super) fn single(server: &ConnHandle, error: Option<&CallError>) -> CliError
                     .hint("give a larger --timeout")
             }
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_grows_with_answers_and_for_the_queued_alone() {
+        let mut patience = Patience::new(None);
+        let least = patience.until;
+        patience.answered();
+        assert_eq!(patience.until, least, "an early answer changes nothing");
+        tokio::time::advance(WAIT_LEAST).await;
+        patience.answered();
+        assert_eq!(patience.until, Instant::now() + QUIET);
+        assert!(!patience.is_over(true) && patience.is_over(false));
+        tokio::time::advance(WAIT_MOST).await;
+        assert!(patience.is_over(true));
+        let mut fixed = Patience::new(Some(QUIET));
+        fixed.answered();
+        assert_eq!(fixed.until, Instant::now() + QUIET);
+        assert!(fixed.is_over(true));
     }
 }
