@@ -120,6 +120,17 @@ impl Config {
         }
     }
 
+    /// Nothing is configured, which is fine, or something is, and be it one good entry.
+    ///
+    /// # Errors
+    /// When there would be servers if the configuration were right.
+    pub(crate) fn something(&self) -> Result<(), CliError> {
+        match self.entries().is_empty() && !self.problems.is_empty() {
+            true => Err(self.nothing()),
+            false => Ok(()),
+        }
+    }
+
     /// Warns people of what does not count.
     pub(crate) fn warn(&self, screen: &Screen) {
         for problem in &self.problems {

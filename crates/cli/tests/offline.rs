@@ -82,6 +82,14 @@ fn config_check_exits_2_and_names_what_is_wrong() {
     home.run(&["config".as_ref(), "check".as_ref(), broken.as_os_str()]).exits(2);
     home.run(&["config", "check", "no-such-file.json"]).exits(2);
     home.run(&["get", "bad"]).exits(2);
+    for command in ["list", "status", "tools"] {
+        let run = home.run(&["--config", "no-such-file.json", command, "--json"]);
+        // The file beside it is a good one.
+        assert!(run.code == Some(0), "{run:?}");
+        let run = Home::new().run(&["--config", "no-such-file.json", command, "--json"]).exits(2);
+        assert_eq!(run.error()["code"], "file-missing", "{run:?}");
+        assert_eq!(run.json()["problems"].as_array().map(Vec::len), Some(1), "{run:?}");
+    }
     // The good one works all the same.
     home.run(&["list"]).exits(0);
 }

@@ -12,18 +12,15 @@ pub(super) fn list(app: &App) -> Result<(), CliError> {
     let entries = config.entries();
     if app.screen.is_json() {
         let rows = entries.iter().map(|entry| row(entry, &config.settings)).collect();
-        return Ok(app.screen.document(&document(app, rows))?);
+        app.screen.document(&document(app, rows))?;
+        return config.something();
     }
     config.warn(&app.screen);
     if entries.is_empty() {
-        return match config.problems.is_empty() {
-            true => {
-                app.screen.note("no servers are configured");
-                app.screen.note("\nhint: `callboard config paths` shows where they are looked for");
-                Ok(())
-            }
-            false => Err(config.nothing()),
-        };
+        config.something()?;
+        app.screen.note("no servers are configured");
+        app.screen.note("\nhint: `callboard config paths` shows where they are looked for");
+        return Ok(());
     }
     let rows: Vec<Vec<String>> = entries.iter().map(|entry| cells(entry)).collect();
     let sheet = Sheet::fitting(&app.screen, &["NAME", "TRANSPORT", "SCOPE", "STATE", "TARGET"], &rows);

@@ -47,6 +47,7 @@ pub(super) async fn report(app: &App) -> Result<Report, CliError> {
         config.scrubber.clean_json(&mut document);
         app.screen.document(&document)?;
     }
+    config.something()?;
     let health = unhealthy(gathered.iter().map(|one| (one.server.name().as_str(), one.server.state())));
     Ok(Report { health, events })
 }

@@ -54,6 +54,7 @@ pub(super) async fn tools(app: &App, args: ToolsArgs) -> Result<(), CliError> {
     if app.screen.is_json() {
         print_json(app, board, &gathered)?;
     }
+    config.something()?;
     ended(args.name.is_some(), &gathered)
 }
 
