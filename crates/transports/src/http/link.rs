@@ -33,6 +33,7 @@ pub(crate) struct HttpLink {
     pub(crate) settings: Arc<Settings>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) runtime: tokio::runtime::Handle,
+    pub(crate) gate: standing::Gate,
     posts: Semaphore,
     notices: Semaphore,
     is_closed: AtomicBool,
@@ -57,6 +58,7 @@ impl HttpLink {
             headers: parts.headers,
             inbox: Inbox::new(parts.settings.wire_frame_bytes_max),
             runtime: tokio::runtime::Handle::current(),
+            gate: standing::Gate::new(),
             posts: Semaphore::new(parts.settings.http_posts_max.clamp(1, Semaphore::MAX_PERMITS)),
             notices: Semaphore::new(NOTICES_MAX),
             is_closed: AtomicBool::new(false),
@@ -116,7 +118,7 @@ impl HttpLink {
     }
 
     async fn ask(self: &Arc<Self>, exchange: Exchange) -> Result<Reply, CloseReason> {
-        let Exchange { id, frame, headers, activity, is_listen } = exchange;
+        let Exchange { id, frame, headers, activity, is_listen, may_ask_back } = exchange;
         let frame = Bytes::from(frame);
         let agreement = self.headers.agreement();
         let is_initialize = agreement.is_none() && is_initialize(&frame);
@@ -128,6 +130,9 @@ impl HttpLink {
             true => None,
             false => Some(self.posts.acquire().await.map_err(|_| CloseReason::Cancelled)?),
         };
+        if may_ask_back {
+            self.gate.pass().await;
+        }
         let sent_session = self.headers.has_session();
         let response = self.send(Method::POST, Some(frame), || self.headers.for_post(&headers)).await?;
         activity.active(id);
@@ -265,6 +270,7 @@ impl ExchangeSend for HttpSend {
         let is_first = self.0.headers.agreement().is_none();
         self.0.headers.negotiated(negotiated);
         if is_first && has_streams(negotiated) {
+            self.0.gate.close();
             self.0.spawn(standing::run(self.0.clone()));
         }
     }
