@@ -37,6 +37,6 @@ pub use callboard_core::port::{
 };
 pub use callboard_core::settings::{SettingError, Settings, StartupMode};
 pub use callboard_core::status::{InfoView, ServerStatus, SourceView, StateView, StatusSnapshot};
-pub use callboard_policy::{Admission, Admitted, LeftOut, Shadowed, masked_args};
+pub use callboard_policy::{Admission, Admitted, LeftOut, Shadowed, admit, masked_args};
 pub use callboard_protocol as protocol;
 pub use callboard_transports::InProcessServers;

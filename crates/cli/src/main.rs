@@ -1,17 +1,18 @@
-//! The `callboard` command; for now it serves the built-in servers alone.
+//! The `callboard` command: MCP servers at a terminal. The contract is the page on the command line.
+//!
+//! This crate knows nothing about
+//! - how servers are connected, supervised and called: it asks a board,
+//! - the formats of configuration files: it asks the facade to load them.
 
+mod app;
+mod args;
 mod builtin;
+mod commands;
+mod config;
+mod output;
+mod schema;
+mod terminal;
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let outcome = match words.as_slice() {
-        [command, name, args @ ..] if command == "builtin" => builtin::run(name, args),
-        _ => Err("usage: callboard builtin time|memory|files DIR".to_owned()),
-    };
-    outcome.unwrap_or_else(|fact| {
-        eprintln!("error: {fact}");
-        ExitCode::from(1)
-    })
+fn main() -> std::process::ExitCode {
+    app::main()
 }
