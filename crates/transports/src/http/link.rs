@@ -23,6 +23,9 @@ use tokio::task::JoinSet;
 const NOTICES_MAX: usize = 16;
 /// Redirects that one request follows.
 const HOPS_MAX: usize = 3;
+/// How long the first request of a session waits for an answer to the GET of the standing stream. Servers
+/// answer it at once or not at all.
+const STANDING_WAIT: Duration = Duration::from_millis(150);
 
 /// What the parts of one link share.
 pub(crate) struct HttpLink {
@@ -35,6 +38,9 @@ pub(crate) struct HttpLink {
     pub(crate) runtime: tokio::runtime::Handle,
     posts: Semaphore,
     notices: Semaphore,
+    /// The standing stream is being opened for the first time.
+    is_opening: AtomicBool,
+    opened: Notify,
     is_closed: AtomicBool,
     closed: Notify,
     tasks: Mutex<JoinSet<()>>,
@@ -59,6 +65,8 @@ impl HttpLink {
             runtime: tokio::runtime::Handle::current(),
             posts: Semaphore::new(parts.settings.http_posts_max.clamp(1, Semaphore::MAX_PERMITS)),
             notices: Semaphore::new(NOTICES_MAX),
+            is_opening: AtomicBool::new(false),
+            opened: Notify::new(),
             is_closed: AtomicBool::new(false),
             closed: Notify::new(),
             tasks: Mutex::new(JoinSet::new()),
@@ -128,6 +136,9 @@ impl HttpLink {
             true => None,
             false => Some(self.posts.acquire().await.map_err(|_| CloseReason::Cancelled)?),
         };
+        if self.is_opening.load(Ordering::SeqCst) {
+            self.wait_for_standing().await;
+        }
         let sent_session = self.headers.has_session();
         let response = self.send(Method::POST, Some(frame), || self.headers.for_post(&headers)).await?;
         activity.active(id);
@@ -143,6 +154,24 @@ impl HttpLink {
         };
         let asker = answer::Asker { link: self, id, activity: &*activity, may_resume };
         asker.read(response).await
+    }
+
+    /// The standing stream was opened, or there is none for now.
+    pub(crate) fn standing_tried(&self) {
+        if self.is_opening.swap(false, Ordering::SeqCst) {
+            self.opened.notify_waiters();
+        }
+    }
+
+    /// What a server asks or says during the first call goes to the standing stream, and is lost where that
+    /// is not open yet.
+    async fn wait_for_standing(&self) {
+        let opened = self.opened.notified();
+        if self.is_opening.load(Ordering::SeqCst)
+            && tokio::time::timeout(STANDING_WAIT, opened).await.is_err()
+        {
+            self.standing_tried();
+        }
     }
 
     async fn tell(&self, frame: Vec<u8>, headers: Vec<(String, String)>) -> Result<(), CloseReason> {
@@ -265,6 +294,7 @@ impl ExchangeSend for HttpSend {
         let is_first = self.0.headers.agreement().is_none();
         self.0.headers.negotiated(negotiated);
         if is_first && has_streams(negotiated) {
+            self.0.is_opening.store(true, Ordering::SeqCst);
             self.0.spawn(standing::run(self.0.clone()));
         }
     }

@@ -11,8 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// The stream is opened so long after the handshake, out of the way of the first lists.
-const OPEN_AFTER: Duration = Duration::from_millis(40);
 /// To the headers of the answer to a GET.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
 /// First gap between two attempts; doubles with each attempt that brought no message.
@@ -55,9 +53,9 @@ struct Standing {
     lost: u32,
 }
 
-/// Keeps the stream open until the server shows that it has none, or the link ends.
+/// Keeps the stream open until the server shows that it has none, or the link ends. It is opened
+/// before the first call, during which a server may have no other way to ask something.
 pub(crate) async fn run(link: Arc<HttpLink>) {
-    sleep(OPEN_AFTER).await;
     let mut standing = Standing::default();
     loop {
         let begun = Instant::now();
@@ -84,7 +82,9 @@ enum Next {
 impl Standing {
     /// One attempt, from the request to the end of its stream.
     async fn attempt(&mut self, link: &HttpLink) -> Attempt {
-        let mut stream = match open(link, self.last_event_id.as_deref()).await {
+        let opened = open(link, self.last_event_id.as_deref()).await;
+        link.standing_tried();
+        let mut stream = match opened {
             Ok(stream) => stream,
             Err(reason) => return self.no_stream(&reason),
         };
