@@ -112,11 +112,45 @@ fn without_bom(text: &Bytes) -> Bytes {
 }
 
 fn decode_batch(text: &Bytes) -> Decoded {
-    match serde_json::from_slice::<Vec<&RawValue>>(text) {
-        Ok(items) => {
+    match serde_json::from_slice::<Batch<'_>>(text) {
+        Ok(Batch(items)) => {
             Decoded::Batch(items.iter().map(|item| decode_object(&slice_of(text, item.get()))).collect())
         }
         Err(error) => Decoded::Malformed(Malformed { id: None, reason: format!("bad batch: {error}") }),
+    }
+}
+
+/// How many messages one batch may hold. Two bytes are enough for an item, which costs a hundred when it is
+/// decoded; nobody batches more calls than may be in flight.
+pub const BATCH_ITEMS_MAX: usize = 4_096;
+
+/// The raw items of a batch, no more than may be.
+struct Batch<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Batch<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(BatchVisitor)
+    }
+}
+
+struct BatchVisitor;
+
+impl<'de> serde::de::Visitor<'de> for BatchVisitor {
+    type Value = Batch<'de>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "at most {BATCH_ITEMS_MAX} messages")
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Batch<'de>, A::Error> {
+        let mut batch = Vec::new();
+        while let Some(item) = items.next_element()? {
+            if batch.len() == BATCH_ITEMS_MAX {
+                return Err(serde::de::Error::invalid_length(batch.len() + 1, &self));
+            }
+            batch.push(item);
+        }
+        Ok(Batch(batch))
     }
 }
 
@@ -307,6 +341,16 @@ mod tests {
         let text = Bytes::from_static(br#"[{"id":1,"result":{}},7,{"method":"n"}]"#);
         let Decoded::Batch(items) = decode(&text) else { panic!("no batch") };
         assert!(items[0].is_ok() && items[1].is_err() && items[2].is_ok());
+    }
+
+    #[test]
+    fn a_batch_is_bounded() {
+        let batch = |items: usize| Bytes::from(format!("[{}]", vec!["7"; items].join(",")));
+        assert!(
+            matches!(decode(&batch(BATCH_ITEMS_MAX)), Decoded::Batch(items) if items.len() == BATCH_ITEMS_MAX)
+        );
+        let Decoded::Malformed(malformed) = decode(&batch(BATCH_ITEMS_MAX + 1)) else { panic!("decoded") };
+        assert!(malformed.reason.contains("at most 4096 messages"), "{}", malformed.reason);
     }
 
     proptest! {

@@ -91,10 +91,11 @@ fn integer(number: &serde_json::Number) -> Option<String> {
 
 /// The text as a header value: as it is when safe, else in the base64 form `=?base64?…?=`.
 pub fn header_value(text: &str) -> String {
+    let looks_encoded = text.starts_with("=?base64?") && text.ends_with("?=");
     let safe = text.bytes().all(|b| (0x20..0x7f).contains(&b))
         && !text.starts_with(' ')
         && !text.ends_with(' ')
-        && !(text.starts_with("=?base64?") && text.ends_with("?="));
+        && !looks_encoded;
     if safe { text.to_owned() } else { format!("=?base64?{}?=", STANDARD.encode(text)) }
 }
 

@@ -15,6 +15,9 @@ const READ_BYTES: usize = 64 * 1024;
 /// The least room for a read, in bytes; with less, a longer line would come in crumbs.
 const READ_BYTES_MIN: usize = 4 * 1024;
 
+/// How much of what a long line has so far is made room for: with what is there, four times as much.
+const GROWTH: usize = 3;
+
 /// From this length on, in bytes, a line is cheaper to share with the read buffer than to copy (measured in
 /// the bench sketches).
 const SHARED_BYTES_MIN: usize = 16 * 1024;
@@ -51,8 +54,10 @@ impl LineDecoder {
         if length == 0 {
             self.buffer.reserve(READ_BYTES);
         } else if self.buffer.capacity() - length < READ_BYTES_MIN {
-            // Doubles what a long line has: large blocks move by remapping their pages, not by copying.
-            self.buffer.reserve(length.max(READ_BYTES));
+            // Growing in large steps keeps the copying of a long line low, and room that is not used costs only
+            // addresses. No more than the rest of the longest line is asked for.
+            let rest = self.limit.saturating_sub(length);
+            self.buffer.reserve((GROWTH * length).min(rest).max(READ_BYTES));
         }
         (&mut self.buffer).limit(READ_BYTES_MAX)
     }

@@ -12,8 +12,10 @@ use futures_util::future::join_all;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_children_come_and_go() {
     let name = unique("fifty");
-    let dials = (0..50).map(|_| dial(ServerSpec::stdio(&name, "cat", [""; 0]), Settings::default()));
-    let mut links: Vec<_> = join_all(dials).await.into_iter().map(|link| link.expect("starts")).collect();
+    let spec = ServerSpec::stdio(&name, "cat", [""; 0]);
+    let dials = (0..50).map(|_| tokio::spawn(dial(spec.clone(), Settings::default())));
+    let dialed = join_all(dials).await.into_iter();
+    let mut links: Vec<_> = dialed.map(|link| link.expect("joins").expect("starts")).collect();
     for link in &mut links {
         send(link, r#"{"method":"a"}"#).expect("sent");
     }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use callboard_core::port::Link;
 use callboard_core::settings::Settings;
 use common::*;
 use std::process::Stdio;
@@ -33,9 +34,8 @@ async fn f304_the_guard_ends_the_groups_of_a_killed_parent() {
     timeout(PATIENCE, ready).await.expect("ready");
 
     let guard = guards_of(id)[0];
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: a signal to a process of this test; no memory is involved.
-        assert_eq!(unsafe { libc::kill(guard, signal) }, 0);
+    for ignored in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        signal(guard, ignored);
     }
     assert!(processes_of(&name).len() >= 4);
     parent.kill().await.expect("killed");
@@ -43,19 +43,30 @@ async fn f304_the_guard_ends_the_groups_of_a_killed_parent() {
     eventually("no guard is left", || !std::fs::exists(format!("/proc/{guard}")).expect("asked")).await;
 }
 
-/// A deaf and a polite server, each with a child of its own, neither of which minds the end of its input.
+/// A deaf and a polite server, each with a child of its own, neither of which minds the end of its input. The
+/// guard that knew of the first is killed, so the one that comes with the second must be told of both.
 async fn hold_servers(name: &str) {
-    let mut links = Vec::new();
-    for trap in ["trap '' TERM;", ""] {
-        let text = format!(r#"{trap} sleep 100 & echo '{{"method":"a"}}'; wait"#);
-        let mut link = dial_script(name, &text, Settings::default()).await;
-        next_method(&mut link).await;
-        links.push(link);
-    }
     let own = std::process::id();
+    let _deaf = server(name, "trap '' TERM;").await;
     eventually("the guard runs", || !guards_of(own).is_empty()).await;
+    signal(guards_of(own)[0], libc::SIGKILL);
+    eventually("the guard is dead", || guards_of(own).is_empty()).await;
+    let _polite = server(name, "").await;
+    eventually("another guard runs", || !guards_of(own).is_empty()).await;
     println!("{READY}");
     std::future::pending::<()>().await;
+}
+
+async fn server(name: &str, trap: &str) -> Link {
+    let text = format!(r#"{trap} sleep 100 & echo '{{"method":"a"}}'; wait"#);
+    let mut link = dial_script(name, &text, Settings::default()).await;
+    next_method(&mut link).await;
+    link
+}
+
+fn signal(process: libc::pid_t, signal: libc::c_int) {
+    // SAFETY: a signal to a process of this test; no memory is involved.
+    assert_eq!(unsafe { libc::kill(process, signal) }, 0);
 }
 
 fn guards_of(parent: u32) -> Vec<libc::pid_t> {

@@ -100,16 +100,14 @@ impl Guard {
     /// Gives back the guard if nothing is left to watch over.
     fn remove(&mut self, group: libc::pid_t) -> Option<Shell> {
         self.groups.remove(&group);
-        if self.groups.is_empty() {
-            return self.shell.take();
-        }
+        // Told even if it is to end now: to a guard whose input ends, the groups it knows are orphans.
         if let Some(shell) = &mut self.shell
             && let Err(error) = shell.tell('-', group)
         {
             tracing::debug!(%error, "the guard is gone; the next child starts another");
             self.drop_shell();
         }
-        None
+        if self.groups.is_empty() { self.shell.take() } else { None }
     }
 
     fn drop_shell(&mut self) {
