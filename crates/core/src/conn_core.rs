@@ -165,7 +165,7 @@ impl ConnCore {
                 let mut headers = dialect.headers(&outline);
                 headers.extend(early_headers);
                 let activity = self.clone() as Arc<dyn CallActivity>;
-                let exchange = link.exchange(Exchange { id, frame, headers, activity, is_listen });
+                let exchange = link.exchange(Exchange { id, frame, headers, activity, is_listen, may_ask_back: outline.name.is_some() });
                 tokio::select! {
                     biased;
                     outcome = &mut answer => outcome.unwrap_or_else(|_| self.lost()),

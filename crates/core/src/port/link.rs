@@ -76,6 +76,8 @@ pub struct Exchange {
     pub activity: Arc<dyn CallActivity>,
     /// A `subscriptions/listen`: its stream stays open, and no timer but the connect's applies.
     pub is_listen: bool,
+    /// A request that may make a legacy server ask back on its standing stream, which should be open by then.
+    pub may_ask_back: bool,
 }
 
 /// Told of the signs of life of requests.

@@ -23,9 +23,6 @@ use tokio::task::JoinSet;
 const NOTICES_MAX: usize = 16;
 /// Redirects that one request follows.
 const HOPS_MAX: usize = 3;
-/// How long the first request of a session waits for an answer to the GET of the standing stream. Servers
-/// answer it at once or not at all.
-const STANDING_WAIT: Duration = Duration::from_millis(150);
 
 /// What the parts of one link share.
 pub(crate) struct HttpLink {
@@ -36,11 +33,9 @@ pub(crate) struct HttpLink {
     pub(crate) settings: Arc<Settings>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) runtime: tokio::runtime::Handle,
+    pub(crate) gate: standing::Gate,
     posts: Semaphore,
     notices: Semaphore,
-    /// The standing stream is being opened for the first time.
-    is_opening: AtomicBool,
-    opened: Notify,
     is_closed: AtomicBool,
     closed: Notify,
     tasks: Mutex<JoinSet<()>>,
@@ -63,10 +58,9 @@ impl HttpLink {
             headers: parts.headers,
             inbox: Inbox::new(parts.settings.wire_frame_bytes_max),
             runtime: tokio::runtime::Handle::current(),
+            gate: standing::Gate::new(),
             posts: Semaphore::new(parts.settings.http_posts_max.clamp(1, Semaphore::MAX_PERMITS)),
             notices: Semaphore::new(NOTICES_MAX),
-            is_opening: AtomicBool::new(false),
-            opened: Notify::new(),
             is_closed: AtomicBool::new(false),
             closed: Notify::new(),
             tasks: Mutex::new(JoinSet::new()),
@@ -124,7 +118,7 @@ impl HttpLink {
     }
 
     async fn ask(self: &Arc<Self>, exchange: Exchange) -> Result<Reply, CloseReason> {
-        let Exchange { id, frame, headers, activity, is_listen } = exchange;
+        let Exchange { id, frame, headers, activity, is_listen, may_ask_back } = exchange;
         let frame = Bytes::from(frame);
         let agreement = self.headers.agreement();
         let is_initialize = agreement.is_none() && is_initialize(&frame);
@@ -136,8 +130,8 @@ impl HttpLink {
             true => None,
             false => Some(self.posts.acquire().await.map_err(|_| CloseReason::Cancelled)?),
         };
-        if self.is_opening.load(Ordering::SeqCst) {
-            self.wait_for_standing().await;
+        if may_ask_back {
+            self.gate.pass().await;
         }
         let sent_session = self.headers.has_session();
         let response = self.send(Method::POST, Some(frame), || self.headers.for_post(&headers)).await?;
@@ -154,24 +148,6 @@ impl HttpLink {
         };
         let asker = answer::Asker { link: self, id, activity: &*activity, may_resume };
         asker.read(response).await
-    }
-
-    /// The standing stream was opened, or there is none for now.
-    pub(crate) fn standing_tried(&self) {
-        if self.is_opening.swap(false, Ordering::SeqCst) {
-            self.opened.notify_waiters();
-        }
-    }
-
-    /// What a server asks or says during the first call goes to the standing stream, and is lost where that
-    /// is not open yet.
-    async fn wait_for_standing(&self) {
-        let opened = self.opened.notified();
-        if self.is_opening.load(Ordering::SeqCst)
-            && tokio::time::timeout(STANDING_WAIT, opened).await.is_err()
-        {
-            self.standing_tried();
-        }
     }
 
     async fn tell(&self, frame: Vec<u8>, headers: Vec<(String, String)>) -> Result<(), CloseReason> {
@@ -294,7 +270,7 @@ impl ExchangeSend for HttpSend {
         let is_first = self.0.headers.agreement().is_none();
         self.0.headers.negotiated(negotiated);
         if is_first && has_streams(negotiated) {
-            self.0.is_opening.store(true, Ordering::SeqCst);
+            self.0.gate.close();
             self.0.spawn(standing::run(self.0.clone()));
         }
     }

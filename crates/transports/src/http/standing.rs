@@ -8,9 +8,16 @@ use crate::sse::SseItem;
 use callboard_core::port::{CloseReason, InFrame, IoKind};
 use reqwest::Method;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
+/// The stream is opened so long after the handshake, out of the way of the first lists, or with the first
+/// request that may make the server ask back.
+const OPEN_AFTER: Duration = Duration::from_millis(40);
+/// How long such a request waits for the stream. A server that does not answer a GET must not hold up calls.
+const HOLD_MAX: Duration = Duration::from_millis(100);
 /// To the headers of the answer to a GET.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
 /// First gap between two attempts; doubles with each attempt that brought no message.
@@ -23,6 +30,42 @@ const FRUITLESS_MAX: u32 = 5;
 const LOST_MAX: u32 = 12;
 /// A quiet stream of this age was cut by something on the way; that is no attempt in vain.
 const LONG_LIVED: Duration = Duration::from_secs(30);
+
+/// Where the first attempt to open the stream stands.
+pub(crate) struct Gate {
+    is_settled: AtomicBool,
+    wanted: Notify,
+    settled: Notify,
+}
+
+impl Gate {
+    /// No stream is wanted (yet).
+    pub(crate) fn new() -> Gate {
+        Gate { is_settled: AtomicBool::new(true), wanted: Notify::new(), settled: Notify::new() }
+    }
+
+    /// A stream will be opened.
+    pub(crate) fn close(&self) {
+        self.is_settled.store(false, Ordering::SeqCst);
+    }
+
+    fn settle(&self) {
+        self.is_settled.store(true, Ordering::SeqCst);
+        self.settled.notify_waiters();
+    }
+
+    /// Has the stream opened now and waits, shortly, until it is open or known not to be had.
+    pub(crate) async fn pass(&self) {
+        if self.is_settled.load(Ordering::SeqCst) {
+            return;
+        }
+        let settled = self.settled.notified();
+        self.wanted.notify_one();
+        if !self.is_settled.load(Ordering::SeqCst) && timeout(HOLD_MAX, settled).await.is_err() {
+            self.settle();
+        }
+    }
+}
 
 /// How one attempt ended.
 enum Attempt {
@@ -53,9 +96,9 @@ struct Standing {
     lost: u32,
 }
 
-/// Keeps the stream open until the server shows that it has none, or the link ends. It is opened
-/// before the first call, during which a server may have no other way to ask something.
+/// Keeps the stream open until the server shows that it has none, or the link ends.
 pub(crate) async fn run(link: Arc<HttpLink>) {
+    let _ = timeout(OPEN_AFTER, link.gate.wanted.notified()).await;
     let mut standing = Standing::default();
     loop {
         let begun = Instant::now();
@@ -83,7 +126,7 @@ impl Standing {
     /// One attempt, from the request to the end of its stream.
     async fn attempt(&mut self, link: &HttpLink) -> Attempt {
         let opened = open(link, self.last_event_id.as_deref()).await;
-        link.standing_tried();
+        link.gate.settle();
         let mut stream = match opened {
             Ok(stream) => stream,
             Err(reason) => return self.no_stream(&reason),

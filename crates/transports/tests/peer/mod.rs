@@ -317,6 +317,7 @@ impl Client {
             headers,
             activity: self.activity.clone(),
             is_listen,
+            may_ask_back: false,
         })
     }
 
