@@ -43,10 +43,8 @@ pub(crate) struct ConnCore {
 #[derive(Default)]
 pub(crate) struct IoSignals {
     pub waker: AtomicWaker,
-    /// The next moment the IO task looks at deadlines, in milliseconds after `epoch`; `u64::MAX` is never.
-    wake_at: AtomicU64,
-    /// `wake_at` was brought forward since the IO task looked.
-    moved: AtomicBool,
+    /// Deadlines have to be looked at although no timer ran out.
+    look: AtomicBool,
     stop: AtomicBool,
     retired: Mutex<Option<Arc<CloseReason>>>,
     answered: AtomicBool,
@@ -73,27 +71,16 @@ impl IoSignals {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// The next moment to look has changed since it was last looked at.
-    pub(crate) fn is_due(&self) -> bool {
-        self.moved.swap(false, Ordering::AcqRel)
+    /// Deadlines have to be looked at although no timer ran out; asked once.
+    pub(crate) fn must_look(&self) -> bool {
+        self.look.load(Ordering::Acquire) && self.look.swap(false, Ordering::AcqRel)
     }
 
-    /// Brings the next look at deadlines forward.
-    fn hasten(&self, env: &Environment, due: Instant) {
-        if millis(env, due) < self.wake_at.load(Ordering::Acquire) {
-            self.set_wake_at(env, Some(due));
-            self.moved.store(true, Ordering::Release);
-            self.waker.wake();
-        }
+    /// Has the IO task look at deadlines now.
+    fn look(&self) {
+        self.look.store(true, Ordering::Release);
+        self.waker.wake();
     }
-
-    pub(crate) fn set_wake_at(&self, env: &Environment, at: Option<Instant>) {
-        self.wake_at.store(at.map_or(u64::MAX, |at| millis(env, at)), Ordering::Release);
-    }
-}
-
-fn millis(env: &Environment, at: Instant) -> u64 {
-    at.saturating_duration_since(env.built_at).as_millis() as u64
 }
 
 /// A request with everything that its sending needs.
@@ -102,6 +89,8 @@ pub(crate) struct Outgoing<'a> {
     pub clocks: Clocks,
     pub progress: Option<ProgressSink>,
     pub is_listen: bool,
+    /// Now.
+    pub started: Instant,
     /// Headers that the link does not add by itself yet: the version, before the handshake is done.
     pub early_headers: Vec<(String, String)>,
 }
@@ -124,7 +113,7 @@ impl ConnCore {
             diagnostics,
             in_flight: Semaphore::new(in_flight_max.clamp(1, Semaphore::MAX_PERMITS)),
             queued: AtomicU32::new(0),
-            io: IoSignals { wake_at: AtomicU64::new(u64::MAX), ..IoSignals::default() },
+            io: IoSignals::default(),
             session: OnceLock::new(),
             pending: Mutex::new(PendingTable::default()),
             strikes: AtomicU32::new(0),
@@ -143,9 +132,8 @@ impl ConnCore {
         dialect: &dyn Dialect,
         outgoing: Outgoing<'_>,
     ) -> Result<Bytes, CallError> {
-        let started = Instant::now();
         let (waiter, mut answer) = oneshot::channel();
-        let Outgoing { outline, clocks, progress, is_listen, early_headers } = outgoing;
+        let Outgoing { outline, clocks, progress, is_listen, early_headers, started } = outgoing;
         let unmatched_before = self.unmatched.load(Ordering::Relaxed);
         let id = self.register(waiter, progress, clocks, started)?;
         let mut frame = Vec::with_capacity(192 + outline.params.len() + outline.meta.len());
@@ -165,7 +153,14 @@ impl ConnCore {
                 let mut headers = dialect.headers(&outline);
                 headers.extend(early_headers);
                 let activity = self.clone() as Arc<dyn CallActivity>;
-                let exchange = link.exchange(Exchange { id, frame, headers, activity, is_listen, may_ask_back: outline.name.is_some() });
+                let exchange = link.exchange(Exchange {
+                    id,
+                    frame,
+                    headers,
+                    activity,
+                    is_listen,
+                    may_ask_back: outline.name.is_some(),
+                });
                 tokio::select! {
                     biased;
                     outcome = &mut answer => outcome.unwrap_or_else(|_| self.lost()),
@@ -193,13 +188,13 @@ impl ConnCore {
         clocks: Clocks,
         now: Instant,
     ) -> Result<u64, CallError> {
-        let (id, due) = self
+        let (id, is_earlier) = self
             .pending
             .lock()
             .insert(waiter, progress, clocks, now)
             .map_err(|reason| CallError::Lost { reason, delivery: Delivery::NotSent })?;
-        if let Some(due) = due {
-            self.io.hasten(&self.env, due);
+        if is_earlier {
+            self.io.look();
         }
         Ok(id)
     }
@@ -382,7 +377,7 @@ pub(crate) struct PausedClocks(Arc<ConnCore>);
 impl Drop for PausedClocks {
     fn drop(&mut self) {
         self.0.pending.lock().resume(Instant::now());
-        self.0.io.hasten(&self.0.env, self.0.env.built_at);
+        self.0.io.look();
     }
 }
 

@@ -109,10 +109,10 @@ pub(crate) fn one_line(mut json: Vec<u8>) -> Vec<u8> {
 }
 
 fn blank_line_ends(json: &mut [u8]) {
-    for byte in json.iter_mut() {
-        if *byte == b'\n' || *byte == b'\r' {
-            *byte = b' ';
-        }
+    let mut from = 0;
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', &json[from..]) {
+        json[from + at] = b' ';
+        from += at + 1;
     }
 }
 

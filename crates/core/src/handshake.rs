@@ -40,6 +40,7 @@ async fn ask(
         clocks: Clocks { absolute: Some(deadline), ..Clocks::default() },
         progress: None,
         is_listen: false,
+        started: Instant::now(),
         early_headers,
     };
     core.request(dialect, outgoing).await

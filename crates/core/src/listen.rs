@@ -100,6 +100,7 @@ async fn listen_once(core: &Arc<ConnCore>, session: &Session, params: &str) -> b
         clocks: Clocks::default(),
         progress: None,
         is_listen: true,
+        started: Instant::now(),
         early_headers: Vec::new(),
     };
     match core.request(&*session.dialect, outgoing).await {

@@ -89,6 +89,7 @@ async fn page(core: &Arc<ConnCore>, kind: ListKind, cursor: Option<&str>) -> Res
         clocks: clocks_for(core.env.settings.http_first_byte_timeout, Duration::ZERO, limit, Instant::now()),
         progress: None,
         is_listen: false,
+        started: Instant::now(),
         early_headers: Vec::new(),
     };
     core.request(&*session.dialect, outgoing).await

@@ -62,11 +62,13 @@ pub(crate) struct PendingTable {
     live: usize,
     closed: Option<Arc<CloseReason>>,
     paused: Option<(usize, Instant)>,
+    /// When the IO task looks at deadlines next.
+    look_at: Option<Instant>,
 }
 
 impl Default for PendingTable {
     fn default() -> PendingTable {
-        PendingTable { slots: empty(16), next: 1, live: 0, closed: None, paused: None }
+        PendingTable { slots: empty(16), next: 1, live: 0, closed: None, paused: None, look_at: None }
     }
 }
 
@@ -75,14 +77,14 @@ fn empty(len: usize) -> Vec<Option<Entry>> {
 }
 
 impl PendingTable {
-    /// Takes a request in; gives its id and when it is first due.
+    /// Takes a request in; gives its id, and whether the IO task must be told to look at deadlines earlier.
     pub(crate) fn insert(
         &mut self,
         waiter: oneshot::Sender<Outcome>,
         progress: Option<ProgressSink>,
         clocks: Clocks,
         now: Instant,
-    ) -> Result<(u64, Option<Instant>), Arc<CloseReason>> {
+    ) -> Result<(u64, bool), Arc<CloseReason>> {
         if let Some(reason) = &self.closed {
             return Err(reason.clone());
         }
@@ -99,7 +101,11 @@ impl PendingTable {
         let slot = self.slot(id);
         self.slots[slot] = Some(entry);
         self.live += 1;
-        Ok((id, due))
+        let is_earlier = due.is_some_and(|due| self.look_at.is_none_or(|at| due < at));
+        if is_earlier {
+            self.look_at = due;
+        }
+        Ok((id, is_earlier))
     }
 
     fn slot(&self, id: u64) -> usize {
@@ -143,6 +149,7 @@ impl PendingTable {
 
     /// Ends what is overdue and gives the next moment to look again.
     pub(crate) fn sweep(&mut self, now: Instant) -> Option<Instant> {
+        self.look_at = None;
         if self.paused.is_some() {
             return None;
         }
@@ -156,6 +163,7 @@ impl PendingTable {
                 let _ = entry.waiter.send(Outcome::TimedOut(clock));
             }
         }
+        self.look_at = next;
         next
     }
 

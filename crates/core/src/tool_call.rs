@@ -34,6 +34,7 @@ pub(crate) async fn perform(core: &Arc<ConnCore>, mut asked: Asked<'_>) -> Resul
             clocks: asked.clocks,
             progress: asked.progress.clone(),
             is_listen: false,
+            started: if rounds == 0 && !urls_done { asked.started } else { Instant::now() },
             early_headers: Vec::new(),
         };
         let raw = match core.request(&*session.dialect, outgoing).await {

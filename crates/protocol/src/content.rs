@@ -58,6 +58,31 @@ struct Shape<'a> {
     is_error: Option<&'a RawValue>,
 }
 
+/// A result whose blocks are all objects.
+#[derive(Deserialize)]
+struct Plain<'a> {
+    #[serde(borrow, default)]
+    content: Option<Vec<PlainBlock<'a>>>,
+    #[serde(borrow, default, rename = "structuredContent")]
+    structured: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "isError")]
+    is_error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct PlainBlock<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow, default)]
+    text: Option<&'a RawValue>,
+}
+
+impl PlainBlock<'_> {
+    fn is_text(&self) -> bool {
+        self.kind == "text" && self.text.is_some_and(|text| text.get().starts_with('"'))
+    }
+}
+
 #[derive(Deserialize)]
 struct Block<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -78,6 +103,15 @@ impl<'a> ToolResult<'a> {
     pub fn read(raw: &'a str) -> Result<ToolResult<'a>, String> {
         if !crate::json::is_object(raw) {
             return Err("the result is not an object".into());
+        }
+        // Results of text alone, the common case, are read in one pass.
+        if let Ok(plain) = serde_json::from_str::<Plain<'a>>(raw)
+            && plain.content.iter().flatten().all(PlainBlock::is_text)
+        {
+            let content =
+                plain.content.into_iter().flatten().filter_map(|block| block.text.map(Content::Text));
+            let (content, is_error) = (content.collect(), flag(plain.is_error));
+            return Ok(ToolResult { content, structured: plain.structured, is_error });
         }
         let shape: Shape<'a> =
             serde_json::from_str(raw).map_err(|e| format!("the result does not decode: {e}"))?;

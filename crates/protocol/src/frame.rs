@@ -96,10 +96,19 @@ struct Envelope<'a> {
 /// Tolerated: a byte order mark, white space around, a missing `jsonrpc`, `"error": null` beside a result,
 /// ids echoed as strings, unknown members. A `result` beside a non-null `error` ends the call it names.
 pub fn decode(text: &Bytes) -> Decoded {
-    let text = without_bom(text);
-    match crate::json::first_byte(&text) {
-        Some(b'[') => decode_batch(&text),
-        Some(b'{') => match decode_object(&text) {
+    decode_with(text, |part| slice_of(text, part))
+}
+
+/// As [`decode`], but payloads are copies: cheaper for short text, and the buffer is free again.
+pub fn decode_copied(text: &[u8]) -> Decoded {
+    decode_with(text, |part| Bytes::copy_from_slice(part.as_bytes()))
+}
+
+fn decode_with(text: &[u8], take: impl Fn(&str) -> Bytes) -> Decoded {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    match crate::json::first_byte(text) {
+        Some(b'[') => decode_batch(text, take),
+        Some(b'{') => match decode_object(text, take) {
             Ok(frame) => Decoded::One(frame),
             Err(malformed) => Decoded::Malformed(malformed),
         },
@@ -107,14 +116,10 @@ pub fn decode(text: &Bytes) -> Decoded {
     }
 }
 
-fn without_bom(text: &Bytes) -> Bytes {
-    if text.starts_with(b"\xef\xbb\xbf") { text.slice(3..) } else { text.clone() }
-}
-
-fn decode_batch(text: &Bytes) -> Decoded {
+fn decode_batch(text: &[u8], take: impl Fn(&str) -> Bytes) -> Decoded {
     match serde_json::from_slice::<Batch<'_>>(text) {
         Ok(Batch(items)) => {
-            Decoded::Batch(items.iter().map(|item| decode_object(&slice_of(text, item.get()))).collect())
+            Decoded::Batch(items.iter().map(|item| decode_object(item.get().as_bytes(), &take)).collect())
         }
         Err(error) => Decoded::Malformed(Malformed { id: None, reason: format!("bad batch: {error}") }),
     }
@@ -154,24 +159,24 @@ impl<'de> serde::de::Visitor<'de> for BatchVisitor {
     }
 }
 
-fn decode_object(text: &Bytes) -> Result<Frame, Malformed> {
+fn decode_object(text: &[u8], take: impl Fn(&str) -> Bytes) -> Result<Frame, Malformed> {
     let envelope: Envelope<'_> = serde_json::from_slice(text)
         .map_err(|error| Malformed { id: recover_id(text), reason: format!("bad JSON: {error}") })?;
-    let params = || envelope.params.map(|params| slice_of(text, params.get()));
+    let params = || envelope.params.map(|params| take(params.get()));
     if let Some(method) = envelope.method {
         let method = crate::json::string(method.get())
             .ok_or_else(|| Malformed { id: None, reason: "method is not a string".into() })?
             .into_owned();
         return Ok(match envelope.id {
-            Some(id) => Frame::Request(Request { id: slice_of(text, id.get()), method, params: params() }),
+            Some(id) => Frame::Request(Request { id: take(id.get()), method, params: params() }),
             None => Frame::Notification(Notification { method, params: params() }),
         });
     }
     let id = envelope.id.map_or(Id::Null, |id| Id::from_raw(id.get()));
     let body = match (envelope.result, envelope.error) {
         (Some(_), Some(_)) => ReplyBody::Invalid("both a result and an error".into()),
-        (None, Some(error)) => ReplyBody::Error(slice_of(text, error.get())),
-        (Some(result), None) => ReplyBody::Result(slice_of(text, result.get())),
+        (None, Some(error)) => ReplyBody::Error(take(error.get())),
+        (Some(result), None) => ReplyBody::Result(take(result.get())),
         (None, None) if id == Id::Null => {
             return Err(Malformed { id: None, reason: "neither a method nor an id".into() });
         }

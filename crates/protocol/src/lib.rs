@@ -26,7 +26,9 @@ pub mod view;
 
 pub use content::{Content, ToolResult};
 pub use error::{RemoteError, code};
-pub use frame::{Decoded, Frame, Malformed, Notification, Reply, ReplyBody, Request, decode, recover_id};
+pub use frame::{
+    Decoded, Frame, Malformed, Notification, Reply, ReplyBody, Request, decode, decode_copied, recover_id,
+};
 pub use header_plan::{HeaderPlan, HeaderPlanError};
 pub use id::Id;
 pub use names::{NameTable, QualifiedName};

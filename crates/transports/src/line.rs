@@ -3,7 +3,7 @@
 use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use callboard_core::port::InFrame;
-use callboard_protocol::{Decoded, Frame, Malformed, decode, recover_id};
+use callboard_protocol::{Decoded, Frame, Malformed, decode, decode_copied, recover_id};
 
 /// What one read may bring at most, in bytes: four times what a pipe holds, so that the bound of a line is
 /// passed by little before it is noticed.
@@ -115,7 +115,15 @@ impl LineDecoder {
             self.buffer.advance(length + 1);
             return None;
         }
-        match decode(&self.take(length, content)) {
+        let decoded = match length < SHARED_BYTES_MIN {
+            true => {
+                let decoded = decode_copied(&self.buffer[..content]);
+                self.buffer.advance(length + 1);
+                decoded
+            }
+            false => decode(&self.take(length, content)),
+        };
+        match decoded {
             Decoded::One(frame) => Some(InFrame::Frame(frame)),
             Decoded::Malformed(malformed) => Some(InFrame::Malformed(malformed)),
             Decoded::Batch(items) => {
@@ -125,13 +133,8 @@ impl LineDecoder {
         }
     }
 
-    /// Takes the line out of the buffer.
+    /// Takes a long line out of the buffer, memory and all.
     fn take(&mut self, length: usize, content: usize) -> Bytes {
-        if length < SHARED_BYTES_MIN {
-            let line = Bytes::copy_from_slice(&self.buffer[..content]);
-            self.buffer.advance(length + 1);
-            return line;
-        }
         let mut line = self.buffer.split_to(length + 1);
         line.truncate(content);
         self.part_from_shared();

@@ -32,16 +32,21 @@ impl ConnHandle {
     ) -> Result<ToolReply, CallError> {
         let started = Instant::now();
         let arguments = object(arguments, "the arguments of a tool")?;
-        let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, quoted(tool));
+        let mut params = String::with_capacity(32 + tool.len() + arguments.len());
+        params.push_str(r#"{"name":"#);
+        push_quoted(&mut params, tool);
+        params.push_str(r#","arguments":"#);
+        params.push_str(arguments);
+        params.push('}');
         let asking = Asking { method: "tools/call", name: tool, params, arguments, options, started };
         let result = self.ask(&asking).await;
         if let Some(core) = &self.0.snapshot.load().core {
             core.metrics.called(result.is_ok(), started.elapsed());
         }
         let reply = ToolReply::new(result?);
-        match callboard_protocol::json::is_object(reply.raw()) {
-            true => Ok(reply),
-            false => Err(CallError::Invalid("the result of a tool is not an object".into())),
+        match callboard_protocol::json::first_byte(reply.bytes()) {
+            Some(b'{') => Ok(reply),
+            _ => Err(CallError::Invalid("the result of a tool is not an object".into())),
         }
     }
 
@@ -186,6 +191,7 @@ impl ConnHandle {
                 clocks: first_byte_only_over_http(clocks, &core),
                 progress: options.progress.clone(),
                 is_listen: false,
+                started: Instant::now(),
                 early_headers: Vec::new(),
             };
             match core.request(&*session.dialect, outgoing).await {
@@ -318,6 +324,16 @@ fn first_byte_only_over_http(clocks: Clocks, core: &ConnCore) -> Clocks {
     match core.is_exchange() {
         true => clocks,
         false => Clocks { first_byte: None, ..clocks },
+    }
+}
+
+fn push_quoted(out: &mut String, text: &str) {
+    if text.bytes().all(|b| (0x20..0x7f).contains(&b) && b != b'"' && b != b'\\') {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        out.push_str(&quoted(text));
     }
 }
 
