@@ -51,7 +51,7 @@ fn prepare() -> Result<PathBuf, String> {
 // ------------------------------------------------------------------------------------------ ratios
 
 /// How many times the least client's time a call may take, client and server on one processor.
-const RATIOS_MAX: [(&str, f64); 4] = [("W1", 3.0), ("W2", 6.0), ("W3", 4.0), ("W4", 6.0)];
+const RATIOS_MAX: [(&str, f64); 4] = [("W1", 3.0), ("W2", 5.0), ("W3", 3.0), ("W4", 4.0)];
 
 /// A few small rounds against the least client.
 pub(crate) fn smoke() -> Outcome {

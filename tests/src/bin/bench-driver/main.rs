@@ -9,6 +9,8 @@ use callboard::protocol::Era;
 use callboard::protocol::list::ListKind;
 use callboard::{Board, CallOptions, ConnHandle, EraPin, ServerOptions, ServerSpec, Settings, ToolReply};
 use drvkit::{Args, Meter, Op, die};
+use serde::Deserialize;
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -120,7 +122,29 @@ impl Call {
     }
 
     fn is_right(&self, reply: &ToolReply) -> bool {
-        reply.read().is_ok_and(|result| !result.is_error && result.text().len() == self.text_len)
+        let answer: Result<Answer<'_>, _> = serde_json::from_str(reply.raw());
+        answer.is_ok_and(|answer| !answer.is_error && answer.text_len() == self.text_len)
+    }
+}
+
+/// The result as a caller reads it who knows what it asked for: once, into its own type.
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow)]
+    content: Vec<TextBlock<'a>>,
+    #[serde(default, rename = "isError")]
+    is_error: bool,
+}
+
+#[derive(Deserialize)]
+struct TextBlock<'a> {
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+impl Answer<'_> {
+    fn text_len(&self) -> usize {
+        self.content.iter().map(|block| block.text.len()).sum()
     }
 }
 
@@ -235,4 +259,17 @@ async fn fanout(args: Args) {
     meter.extra.push(("rss_delta_kib", drvkit::status_kib("VmRSS") as f64 - rss_before));
     meter.finish(&args);
     board.close().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_by_the_length_of_its_text() {
+        let of =
+            |raw: &'static str| serde_json::from_str::<Answer<'_>>(raw).map(|answer| answer.text_len()).ok();
+        assert_eq!(of(r#"{"content":[{"type":"text","text":"a\"b"}],"x":1}"#), Some(3));
+        assert_eq!(of(r#"{"content":[{"type":"image","data":""}]}"#), None);
+    }
 }
