@@ -113,12 +113,14 @@ pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseRe
                 // The remembered verdict may be what was wrong: find out anew, once.
                 env.eras.forget(&fingerprint);
                 match greeted {
-                    Greeted::Failed(reason) if !speaks_of_era(&reason) => return Err(reason),
+                    Greeted::Failed(reason) if !speaks_of_era(&reason) => {
+                        return Err(true_end(io, reason).await);
+                    }
                     _ => greeting = Greeting::Probe,
                 }
             }
-            Greeted::Afresh => return Err(Arc::new(CloseReason::NoReply)),
-            Greeted::Failed(reason) => return Err(reason),
+            Greeted::Afresh => return Err(true_end(io, Arc::new(CloseReason::NoReply)).await),
+            Greeted::Failed(reason) => return Err(true_end(io, reason).await),
         }
         if Instant::now() >= deadline {
             return Err(timed_out(&core, began));
@@ -132,6 +134,20 @@ impl IoHandle {
     async fn ended_after_stop(self) {
         self.core.io.stop();
         let _ = self.ended().await;
+    }
+}
+
+/// How long the link's own end is waited for when a write to it has failed.
+const TRUE_END_WAIT: Duration = Duration::from_millis(500);
+
+/// A child that dies before it has read shows first as a broken pipe; its exit and its last words say more.
+async fn true_end(io: IoHandle, reason: Arc<CloseReason>) -> Arc<CloseReason> {
+    if io.core.is_exchange() || !matches!(*reason, CloseReason::Io { .. } | CloseReason::NoReply) {
+        return reason;
+    }
+    match tokio::time::timeout(TRUE_END_WAIT, io.ended()).await {
+        Ok(end) if matches!(*end, CloseReason::Ended { .. }) => end,
+        Ok(_) | Err(_) => reason,
     }
 }
 

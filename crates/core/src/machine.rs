@@ -97,6 +97,8 @@ pub enum FailureClass {
     Unreachable,
     /// Retrying cannot help.
     Refused,
+    /// The server ended before it was of use.
+    Exited,
     /// The server dies soon after each start.
     CrashLoop,
     /// A defect of ours.
@@ -109,6 +111,7 @@ impl FailureClass {
         match self {
             FailureClass::Unreachable => "unreachable",
             FailureClass::Refused => "refused",
+            FailureClass::Exited => "exited",
             FailureClass::CrashLoop => "crash-loop",
             FailureClass::Crashed => "crashed",
         }
@@ -344,8 +347,11 @@ impl ConnMachine {
             return self.give_up(reason, FailureClass::Refused, made, now, rules);
         }
         if made >= self.attempts_max(rules) {
-            let crashes = self.was_connected && matches!(*reason, CloseReason::Ended { .. });
-            let class = if crashes { FailureClass::CrashLoop } else { FailureClass::Unreachable };
+            let class = match (&*reason, self.was_connected) {
+                (CloseReason::Ended { .. }, true) => FailureClass::CrashLoop,
+                (CloseReason::Ended { .. }, false) => FailureClass::Exited,
+                _ => FailureClass::Unreachable,
+            };
             return self.give_up(reason, class, made, now, rules);
         }
         // A first connect has made one attempt before its first gap, a reconnect none.

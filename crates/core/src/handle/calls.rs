@@ -5,7 +5,7 @@ use crate::call::{CallError, CallOptions, ToolReply};
 use crate::conn_core::{ConnCore, Outgoing, clocks_for};
 use crate::dialect::{Outline, split_meta};
 use crate::pending::Clocks;
-use crate::port::{CloseReason, Delivery};
+use crate::port::{CloseReason, Delivery, IoKind};
 use crate::tool_call::{Asked, perform, place};
 use bytes::Bytes;
 use callboard_protocol::list::ListKind;
@@ -306,8 +306,21 @@ impl ConnHandle {
         if *delivery == Delivery::NotSent && core.closed().is_some() {
             return !matches!(**reason, CloseReason::Cancelled) || self.0.env.is_open();
         }
+        if *delivery == Delivery::NotSent && !core.is_exchange() && is_end(reason) {
+            // The pipe is broken although the end of the connection is not known yet: nothing was accepted.
+            return self.0.env.is_open();
+        }
         let refused = matches!(**reason, CloseReason::SessionExpired { .. });
         refused && !std::mem::replace(resent, true)
+    }
+}
+
+/// The link is broken, as opposed to full.
+fn is_end(reason: &CloseReason) -> bool {
+    match reason {
+        CloseReason::Ended { .. } => true,
+        CloseReason::Io { kind, .. } => matches!(kind, IoKind::BrokenPipe | IoKind::Reset),
+        _ => false,
     }
 }
 

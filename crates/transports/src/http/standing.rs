@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// The stream is opened so long after the handshake, out of the way of the first lists, or with the first
 /// request that may make the server ask back.
-const OPEN_AFTER: Duration = Duration::from_millis(40);
+const OPEN_AFTER: Duration = Duration::from_millis(300);
 /// How long such a request waits for the stream. A server that does not answer a GET must not hold up calls.
 const HOLD_MAX: Duration = Duration::from_millis(100);
 /// To the headers of the answer to a GET.

@@ -1,7 +1,7 @@
 //! What a decision of the machine makes the actor do.
 
 use super::ConnectionActor;
-use super::messages::{ConnectDone, Dialed, IoDown, ListChanged, TimerDone};
+use super::messages::{ConnectDone, Dialed, IoDown, ListChanged, PermitOverdue, TimerDone};
 use crate::actor::connector::{Acquire, Withdraw};
 use crate::connect::{Attempt, Established, connect};
 use crate::handle::{ToolsFetched, ToolsState};
@@ -87,6 +87,9 @@ impl ConnectionActor {
             address.do_send(ConnectDone { generation, result });
         });
         self.dial = Some(task.abort_handle());
+        // What makes starts heavy is over by then; a server that hangs must not hold up those that wait.
+        let overdue = self.env.settings.probe_timeout;
+        context.run_later(overdue, move |_, context| context.notify(PermitOverdue(generation)));
     }
 
     /// The handshake is done: the core is published and watched, lists are fetched, changes listened for.

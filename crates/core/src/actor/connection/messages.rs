@@ -42,6 +42,11 @@ pub(crate) struct IoDown {
     pub answered: bool,
 }
 
+/// An attempt has had its permit for as long as a start may keep others waiting.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct PermitOverdue(pub Generation);
+
 /// A timer ran out.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -119,6 +124,16 @@ impl Handler<IoDown> for ConnectionActor {
     fn handle(&mut self, down: IoDown, context: &mut Context<Self>) {
         let IoDown { generation, reason, answered } = down;
         self.step(Event::Down { generation, reason, answered }, context);
+    }
+}
+
+impl Handler<PermitOverdue> for ConnectionActor {
+    type Result = ();
+
+    fn handle(&mut self, PermitOverdue(generation): PermitOverdue, _: &mut Context<Self>) {
+        if self.machine.generation == generation {
+            self.permit = None;
+        }
     }
 }
 
