@@ -183,7 +183,7 @@ mod tests {
     async fn every_problem_is_named_at_once() {
         let settings = Settings { connect_local_max: 0, names_chars_max: 3, ..Settings::default() };
         let builder = Board::builder().settings(settings).server(ServerSpec::http("h", "nonsense"));
-        let error = builder.server(ServerSpec::stdio("s", "", [""; 0])).build().await.expect_err("refused");
+        let error = builder.server(ServerSpec::stdio("s", "", [""; 0])).build().await.err().expect("refused");
         assert_eq!(error.problems.len(), 4, "{error}");
     }
 }

@@ -222,7 +222,7 @@ fn decode_object(text: &[u8], take: impl Fn(&str) -> Bytes) -> Result<Frame, Mal
             None => Frame::Notification(Notification { method, params: params() }),
         });
     }
-    let id = envelope.id.map_or(Id::Null, |id| Id::from_raw(id));
+    let id = envelope.id.map_or(Id::Null, Id::from_raw);
     let body = match (envelope.result, envelope.error) {
         (Some(_), Some(_)) => ReplyBody::Invalid("both a result and an error".into()),
         (None, Some(error)) => ReplyBody::Error(take(error)),
