@@ -46,9 +46,8 @@ impl Board {
         let env = Arc::new(env);
         let table = Arc::new(ServerTable::new(env.clone()));
         let control = Control::start(env.clone(), table.clone()).await?;
-        for server in &admission.admitted {
-            control.registry.send(Add { server: server.clone() }).await.map_err(|error| error.to_string())?;
-        }
+        let add = Add { servers: admission.admitted.clone() };
+        control.registry.send(add).await.map_err(|error| error.to_string())?;
         let background = env.settings.startup_mode == StartupMode::Background;
         for handle in table.handles().values() {
             let options = &handle.server().spec().options;

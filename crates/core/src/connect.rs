@@ -82,11 +82,12 @@ pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseRe
     let limit = spec.options.connect_timeout_ms.map_or(env.settings.connect_timeout, Duration::from_millis);
     let began = Instant::now();
     let deadline = began + limit;
-    let fingerprint = callboard_policy::fingerprint(spec);
-    let remembered = match spec.options.protocol_era {
+    // A pinned era is neither recalled nor remembered.
+    let fingerprint = match spec.options.protocol_era {
         EraPin::Pinned(_) => None,
-        EraPin::Auto => env.eras.recall(&fingerprint),
+        EraPin::Auto => Some(callboard_policy::fingerprint(spec)),
     };
+    let remembered = fingerprint.as_deref().and_then(|fingerprint| env.eras.recall(fingerprint));
     let mut greeting = match (spec.options.protocol_era, remembered) {
         (EraPin::Pinned(Era::Legacy), _) | (EraPin::Auto, Some(Era::Legacy)) => Greeting::Legacy,
         (EraPin::Pinned(Era::Modern), _) | (EraPin::Auto, Some(Era::Modern)) => Greeting::Modern,
@@ -96,14 +97,15 @@ pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseRe
     loop {
         let Established { core, io } =
             open(&env, &server, generation, deadline, began, &list_changed).await?;
-        if let Some(dialed) = dialed.take() {
+        // An exchange link is open from the start: its handshake is its first sign of life.
+        if let Some(dialed) = dialed.take_if(|_| !core.is_exchange()) {
             dialed();
         }
         let greeted = greet(&core, greeting, deadline, began).await;
         match greeted {
             Greeted::Session(session) => {
-                if spec.options.protocol_era == EraPin::Auto {
-                    env.eras.remember(&fingerprint, session.era());
+                if let Some(fingerprint) = &fingerprint {
+                    env.eras.remember(fingerprint, session.era());
                 }
                 let _ = core.session.set(session);
                 return Ok(Established { core, io });
@@ -111,7 +113,9 @@ pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseRe
             Greeted::Afresh if greeting == Greeting::Probe => greeting = Greeting::Legacy,
             Greeted::Afresh | Greeted::Failed(_) if remembered.is_some() && greeting != Greeting::Probe => {
                 // The remembered verdict may be what was wrong: find out anew, once.
-                env.eras.forget(&fingerprint);
+                if let Some(fingerprint) = &fingerprint {
+                    env.eras.forget(fingerprint);
+                }
                 match greeted {
                     Greeted::Failed(reason) if !speaks_of_era(&reason) => {
                         return Err(true_end(io, reason).await);

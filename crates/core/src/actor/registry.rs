@@ -21,12 +21,12 @@ use std::sync::atomic::Ordering;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Takes a server in. One that is known under the name stays.
+/// Takes servers in. One that is known under its name stays.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Add {
     /// Who may be dialed.
-    pub server: Admitted,
+    pub servers: Vec<Admitted>,
 }
 
 /// A handle's command, on its way to the connection.
@@ -131,11 +131,22 @@ impl Actor for RegistryActor {
 impl Handler<Add> for RegistryActor {
     type Result = ();
 
-    fn handle(&mut self, Add { server }: Add, context: &mut Context<Self>) {
-        let name = server.name().clone();
-        if self.connections.contains_key(&name) {
-            return;
+    fn handle(&mut self, Add { servers }: Add, context: &mut Context<Self>) {
+        let mut handles = (*self.table.handles()).clone();
+        for server in servers {
+            let name = server.name().clone();
+            if !self.connections.contains_key(&name) {
+                handles.insert(name, self.take_in(server, context));
+            }
         }
+        self.table.handles.store(Arc::new(handles));
+        self.env.bump();
+    }
+}
+
+impl RegistryActor {
+    fn take_in(&mut self, server: Admitted, context: &mut Context<Self>) -> ConnHandle {
+        let name = server.name().clone();
         let registry = context.address().recipient::<Direct>().downgrade();
         let to = name.clone();
         let commands = Box::new(move |command| {
@@ -148,11 +159,8 @@ impl Handler<Add> for RegistryActor {
         let machine = ConnMachine::new(disabled, Instant::now());
         let shared = Arc::new(ConnShared::new(self.env.clone(), server, machine, commands));
         let connection = ConnectionActor::start(shared.clone(), self.connector.clone());
-        self.connections.insert(name.clone(), connection);
-        let mut handles = (*self.table.handles()).clone();
-        handles.insert(name, ConnHandle::new(shared));
-        self.table.handles.store(Arc::new(handles));
-        self.env.bump();
+        self.connections.insert(name, connection);
+        ConnHandle::new(shared)
     }
 }
 

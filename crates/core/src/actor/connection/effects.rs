@@ -3,6 +3,7 @@
 use super::ConnectionActor;
 use super::messages::{ConnectDone, Dialed, IoDown, ListChanged, PermitOverdue, TimerDone};
 use crate::actor::connector::{Acquire, Withdraw};
+use crate::conn_core::ConnCore;
 use crate::connect::{Attempt, Established, connect};
 use crate::handle::{ToolsFetched, ToolsState};
 use crate::inbound;
@@ -81,10 +82,17 @@ impl ConnectionActor {
             dialed: Box::new(move || dialed.do_send(Dialed(generation))),
         };
         let token = self.env.alive_token();
+        let shared = self.shared.clone();
         let task = self.env.runtime.spawn(async move {
             let result = connect(attempt).await;
             drop(token);
+            let core = result.as_ref().ok().map(|established| established.core.clone());
             address.do_send(ConnectDone { generation, result });
+            // The first list is fetched right here: the actor's turn would cost two thread hops.
+            if let Some(core) = core.filter(|core| lists_tools(core)) {
+                let sequence = shared.sequence.fetch_add(1, Ordering::Relaxed);
+                address.do_send(OwnFetchDone(fetched(&core, sequence).await));
+            }
         });
         self.dial = Some(task.abort_handle());
         // What makes starts heavy is over by then; a server that hangs must not hold up those that wait.
@@ -97,9 +105,8 @@ impl ConnectionActor {
         let Established { core, io } = established;
         let generation = core.generation;
         self.core = Some(core.clone());
-        let lists = core.session().is_some_and(|session| session.features.tools);
-        self.tools.state = match lists {
-            true if self.tools.list.is_none() => ToolsState::Fetching,
+        self.refresh.under_way = lists_tools(&core);
+        self.tools.state = match self.refresh.under_way {
             true => ToolsState::Fetching,
             false => {
                 self.tools.list =
@@ -118,9 +125,6 @@ impl ConnectionActor {
             let answered = watched.io.answered();
             address.do_send(IoDown { generation, reason, answered });
         });
-        if lists {
-            self.fetch_tools(context);
-        }
         if core.session().is_some_and(|session| session.modern.is_some() && session.features.list_changed) {
             let address = context.address();
             let list_changed: inbound::ListChanged = Arc::new(move |kind| {
@@ -137,9 +141,16 @@ impl ConnectionActor {
         let address = context.address();
         let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
         self.env.runtime.spawn(async move {
-            let result = lists::fetch(&core, ListKind::Tools).await.map(Arc::new);
-            let result = result.map_err(|error| error.to_string());
-            address.do_send(OwnFetchDone(ToolsFetched { generation: core.generation, sequence, result }));
+            address.do_send(OwnFetchDone(fetched(&core, sequence).await));
         });
     }
+}
+
+fn lists_tools(core: &ConnCore) -> bool {
+    core.session().is_some_and(|session| session.features.tools)
+}
+
+async fn fetched(core: &Arc<ConnCore>, sequence: u64) -> ToolsFetched {
+    let result = lists::fetch(core, ListKind::Tools).await.map(Arc::new);
+    ToolsFetched { generation: core.generation, sequence, result: result.map_err(|error| error.to_string()) }
 }
