@@ -106,10 +106,16 @@ impl ConnShared {
 
     /// Publishes a moment and wakes everybody who waits for a change.
     pub(crate) fn publish(&self, snapshot: ConnSnapshot) {
-        self.demanded.store(false, Ordering::Release);
-        self.snapshot.store(Arc::new(snapshot));
+        self.publish_phase(snapshot);
         self.env.bump();
         self.changed.send_modify(|version| *version += 1);
+    }
+
+    /// Publishes a moment that nobody waits for: another phase of the same state. Each waking of a waiter on
+    /// another thread costs more than the step itself.
+    pub(crate) fn publish_phase(&self, snapshot: ConnSnapshot) {
+        self.demanded.store(false, Ordering::Release);
+        self.snapshot.store(Arc::new(snapshot));
     }
 }
 

@@ -98,7 +98,11 @@ impl ConnectionActor {
         }
         let after = shape(&self.machine.state);
         if before != after {
-            self.publish();
+            let is_phase = before.0 == after.0 && after.1 != Some(view::phase_word(Phase::Dormant));
+            match is_phase {
+                true => self.shared.publish_phase(self.snapshot()),
+                false => self.publish(),
+            }
             let cause = cause(&self.machine.state);
             let event = EventKind::StateChanged { state: after.0, phase: after.1, cause };
             self.env.emit(self.server.name(), self.machine.generation, event);
@@ -118,12 +122,16 @@ impl ConnectionActor {
     }
 
     fn publish(&self) {
-        self.shared.publish(ConnSnapshot {
+        self.shared.publish(self.snapshot());
+    }
+
+    fn snapshot(&self) -> ConnSnapshot {
+        ConnSnapshot {
             machine: self.machine.clone(),
             attempts_max: self.machine.attempts_max(&self.rules),
             core: self.core.clone(),
             tools: self.tools.clone(),
-        });
+        }
     }
 }
 

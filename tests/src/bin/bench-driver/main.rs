@@ -227,6 +227,12 @@ async fn cold(args: Args) {
 }
 
 async fn fanout(args: Args) {
+    if args.op == Op::Idle {
+        // One connection first, so that code pages and what all connections share are there before memory is read.
+        let board = board(&args, 1).await;
+        or_die("warm up", server(&board, 1).tools().await);
+        board.close().await;
+    }
     let rss_before = drvkit::status_kib("VmRSS") as f64;
     let mut meter = Meter::start(DRIVER, args.servers);
     let board = board(&args, args.servers).await;
