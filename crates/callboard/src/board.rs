@@ -11,6 +11,7 @@ use callboard_core::port::ServerName;
 use callboard_core::settings::StartupMode;
 use callboard_core::status::StatusSnapshot;
 use callboard_policy::Admission;
+use callboard_protocol::view::View;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread;
@@ -123,6 +124,15 @@ impl Board {
             (entry.handle.clone(), entry.item.key.clone())
         };
         handle.call_tool(&tool, arguments, options).await
+    }
+
+    /// What a model is shown of a result: within `result.tokens_max` and `result.blob_bytes_max`, cut where a
+    /// reader would, with a note for each thing that was cut or left out. The reply itself stays whole.
+    ///
+    /// # Errors
+    /// [`CallError::Invalid`] when the reply is no tool result at all.
+    pub fn view(&self, reply: &ToolReply) -> Result<View, CallError> {
+        reply.view(self.env.settings.view_limits())
     }
 
     /// Ends every connection and waits, within the graces of children, until nothing that was started is left.

@@ -80,6 +80,8 @@ pub(crate) struct ConnShared {
     pub env: Arc<Environment>,
     pub snapshot: ArcSwap<ConnSnapshot>,
     pub changed: watch::Sender<u64>,
+    /// As `changed`, but for those who wait for tools: still while they are being fetched.
+    pub tools_changed: watch::Sender<u64>,
     pub sequence: AtomicU64,
     demanded: AtomicBool,
     commands: CommandSink,
@@ -98,6 +100,7 @@ impl ConnShared {
             env,
             snapshot: ArcSwap::from_pointee(snapshot),
             changed: watch::Sender::new(0),
+            tools_changed: watch::Sender::new(0),
             sequence: AtomicU64::new(1),
             demanded: AtomicBool::new(false),
             commands,
@@ -106,9 +109,13 @@ impl ConnShared {
 
     /// Publishes a moment and wakes everybody who waits for a change.
     pub(crate) fn publish(&self, snapshot: ConnSnapshot) {
+        let is_fetching = snapshot.core.is_some() && snapshot.tools.state == ToolsState::Fetching;
         self.publish_phase(snapshot);
         self.env.bump();
         self.changed.send_modify(|version| *version += 1);
+        if !is_fetching {
+            self.tools_changed.send_modify(|version| *version += 1);
+        }
     }
 
     /// Publishes a moment that nobody waits for: another phase of the same state. Each waking of a waiter on

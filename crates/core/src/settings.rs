@@ -1,6 +1,7 @@
 //! Every number, limit and switch of the runtime (behaviour profile §15): key, default, unit, and how a
 //! text becomes its value.
 
+use callboard_protocol::view::ViewLimits;
 use std::time::Duration;
 
 /// A setting whose text does not parse, or a key that does not exist.
@@ -259,6 +260,19 @@ settings! {
     catalog_pages_max: usize = 64, "catalog.pages_max";
     /// Characters of a qualified name.
     names_chars_max: usize = 64, "names.chars_max";
+}
+
+/// Characters that one token stands for when nobody counts better (behaviour profile §5.8).
+const CHARS_PER_TOKEN: usize = 4;
+
+impl Settings {
+    /// How much of one result a model is shown.
+    pub fn view_limits(&self) -> ViewLimits {
+        ViewLimits {
+            text_chars_max: self.result_tokens_max.saturating_mul(CHARS_PER_TOKEN),
+            media_bytes_max: self.result_blob_bytes_max,
+        }
+    }
 }
 
 #[cfg(test)]

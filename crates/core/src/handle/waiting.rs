@@ -14,6 +14,7 @@ use callboard_protocol::list::ListKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 impl ConnHandle {
@@ -37,7 +38,7 @@ impl ConnHandle {
         {
             return Ok(core.clone());
         }
-        self.wait(until, started, |snapshot| match &snapshot.core {
+        self.wait(&self.0.changed, until, started, |snapshot| match &snapshot.core {
             Some(core) if core.closed().is_none() => Some(Ok(core.clone())),
             _ => self.given_up(snapshot).map(Err),
         })
@@ -51,7 +52,7 @@ impl ConnHandle {
         until: Option<Instant>,
         started: Instant,
     ) -> Result<(), CallError> {
-        self.wait(until, started, |snapshot| match &snapshot.core {
+        self.wait(&self.0.changed, until, started, |snapshot| match &snapshot.core {
             Some(core) if core.generation > generation => Some(Ok(())),
             _ => self.given_up(snapshot).map(Err),
         })
@@ -61,11 +62,12 @@ impl ConnHandle {
     /// Waits until the snapshot satisfies `ready`, asking for a connection whenever nobody is working on one.
     async fn wait<T>(
         &self,
+        changes: &watch::Sender<u64>,
         until: Option<Instant>,
         started: Instant,
         ready: impl Fn(&ConnSnapshot) -> Option<Result<T, CallError>>,
     ) -> Result<T, CallError> {
-        let mut changed = self.0.changed.subscribe();
+        let mut changed = changes.subscribe();
         loop {
             changed.borrow_and_update();
             {
@@ -122,7 +124,7 @@ impl ConnHandle {
     pub async fn tools(&self) -> Result<Arc<ItemList>, CallError> {
         let started = Instant::now();
         let settled = self
-            .wait(None, started, |snapshot| match &snapshot.tools.state {
+            .wait(&self.0.tools_changed, None, started, |snapshot| match &snapshot.tools.state {
                 _ if snapshot.core.is_none() => self.given_up(snapshot).map(Err),
                 ToolsState::Fetching | ToolsState::None => None,
                 ToolsState::Fresh => snapshot.tools.list.clone().map(|list| Ok(Some(list))),
