@@ -34,7 +34,7 @@ pub(crate) async fn perform(core: &Arc<ConnCore>, mut asked: Asked<'_>) -> Resul
             clocks: asked.clocks,
             progress: asked.progress.clone(),
             is_listen: false,
-            started: if rounds == 0 && !urls_done { asked.started } else { Instant::now() },
+            started: asked.now.take().unwrap_or_else(Instant::now),
             early_headers: Vec::new(),
         };
         let raw = match core.request(&*session.dialect, outgoing).await {
@@ -81,6 +81,8 @@ pub(crate) struct Asked<'a> {
     pub clocks: Clocks,
     pub progress: Option<crate::call::ProgressSink>,
     pub started: Instant,
+    /// The present moment, if it is known without asking the clock.
+    pub now: Option<Instant>,
 }
 
 impl Asked<'_> {

@@ -209,9 +209,17 @@ impl ConnHandle {
         let limit = explicit.unwrap_or(self.0.env.settings.call_absolute_timeout);
         let until = (!limit.is_zero()).then(|| asking.started + limit);
         let (mut resent, mut mirrored_anew) = (false, false);
+        // The clocks of silence run from sending; on the straight path that is now, and no clock is read again.
+        let mut now = Some(asking.started);
         loop {
-            let core = self.core(until, asking.started).await?;
-            match self.ask_once(&core, asking, explicit, until).await {
+            let core = match self.ready_core() {
+                Some(core) => core,
+                None => {
+                    now = None;
+                    self.core(until, asking.started).await?
+                }
+            };
+            match self.ask_once(&core, asking, explicit, (until, now.take())).await {
                 Err(error) if self.may_go_again(&core, &error, &mut resent) => {
                     self.core_after(core.generation, until, asking.started).await?;
                 }
@@ -230,7 +238,7 @@ impl ConnHandle {
         core: &Arc<ConnCore>,
         asking: &Asking<'_>,
         explicit: Option<Duration>,
-        until: Option<Instant>,
+        (until, mut now): (Option<Instant>, Option<Instant>),
     ) -> Result<Bytes, CallError> {
         let settings = &self.0.env.settings;
         let is_call = asking.method == "tools/call";
@@ -244,6 +252,9 @@ impl ConnHandle {
             }),
             false => None,
         };
+        if self.awaits_plan() {
+            now = None;
+        }
         let param_headers = self.mirrored(core, asking, until).await;
         let idle = asking.options.idle_timeout.unwrap_or(match core.is_exchange() {
             true => settings.call_idle_timeout_remote,
@@ -269,6 +280,7 @@ impl ConnHandle {
             clocks: first_byte_only_over_http(clocks, core),
             progress: asking.options.progress.clone(),
             started: asking.started,
+            now,
         };
         perform(core, asked).await
     }
@@ -284,7 +296,7 @@ impl ConnHandle {
         if !modern || !core.is_exchange() || asking.method != "tools/call" {
             return Vec::new();
         }
-        if matches!(self.0.snapshot.load().tools.state, ToolsState::Fetching | ToolsState::None) {
+        if self.awaits_plan() {
             match until {
                 Some(until) => drop(timeout_at(until, self.tools()).await),
                 None => drop(self.tools().await),
@@ -293,6 +305,11 @@ impl ConnHandle {
         let snapshot = self.0.snapshot.load();
         let plan = snapshot.tools.list.as_ref().and_then(|list| list.plan(asking.name));
         plan.map(|plan| plan.headers(asking.arguments)).unwrap_or_default()
+    }
+
+    /// The first list of tools, which says what goes into headers, is not there yet.
+    fn awaits_plan(&self) -> bool {
+        matches!(self.0.snapshot.load().tools.state, ToolsState::Fetching | ToolsState::None)
     }
 
     fn call_timeout(&self) -> Option<Duration> {

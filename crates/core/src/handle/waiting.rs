@@ -27,16 +27,20 @@ impl ConnHandle {
         self.core(timeout.map(|timeout| started + timeout), started).await.map(|_| ())
     }
 
+    /// The connection in use.
+    pub(crate) fn ready_core(&self) -> Option<Arc<ConnCore>> {
+        let snapshot = self.0.snapshot.load();
+        snapshot.core.as_ref().filter(|core| core.closed().is_none()).cloned()
+    }
+
     /// The connection in use, or the next one.
     pub(crate) async fn core(
         &self,
         until: Option<Instant>,
         started: Instant,
     ) -> Result<Arc<ConnCore>, CallError> {
-        if let Some(core) = &self.0.snapshot.load().core
-            && core.closed().is_none()
-        {
-            return Ok(core.clone());
+        if let Some(core) = self.ready_core() {
+            return Ok(core);
         }
         self.wait(&self.0.changed, until, started, |snapshot| match &snapshot.core {
             Some(core) if core.closed().is_none() => Some(Ok(core.clone())),
