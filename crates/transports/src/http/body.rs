@@ -29,7 +29,11 @@ pub(crate) async fn read_whole(
     }
     let mut first = Bytes::new();
     let mut joined = BytesMut::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| super::classify::of_body(&error))? {
+    // At the announced length there is nothing left to wait for; asking for the end would cost one more turn.
+    let is_complete = |read: usize| announced > 0 && read as u64 == announced;
+    while !is_complete(first.len().max(joined.len()))
+        && let Some(chunk) = response.chunk().await.map_err(|error| super::classify::of_body(&error))?
+    {
         on_bytes();
         let so_far = first.len().max(joined.len());
         if so_far + chunk.len() > limit {

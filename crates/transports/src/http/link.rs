@@ -126,9 +126,10 @@ impl HttpLink {
             self.headers.forget_session();
         }
         // A listen stream is open for hours and must not take a place from calls.
-        let _place = match is_listen {
-            true => None,
-            false => Some(self.posts.acquire().await.map_err(|_| CloseReason::Cancelled)?),
+        let _place = match (is_listen, self.posts.try_acquire()) {
+            (true, _) => None,
+            (false, Ok(place)) => Some(place),
+            (false, Err(_)) => Some(self.posts.acquire().await.map_err(|_| CloseReason::Cancelled)?),
         };
         if may_ask_back {
             self.gate.pass().await;
