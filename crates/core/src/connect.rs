@@ -295,3 +295,6 @@ fn after_refused_probe(core: &ConnCore, error: crate::call::CallError, began: In
         _ => Greeted::Afresh,
     }
 }
+
+#[cfg(test)]
+mod tests;
