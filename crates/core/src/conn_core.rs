@@ -4,7 +4,7 @@
 //! its answer in its own task (exchanges). When the connection ends, the core is poisoned and everything
 //! that waits fails with the cause.
 
-use crate::call::{CallError, ProgressSink};
+use crate::call::{CallError, Clock, ProgressSink};
 use crate::dialect::{Dialect, Outline, Withdrawal};
 use crate::environment::Environment;
 use crate::pending::{Clocks, Outcome, PendingTable};
@@ -17,7 +17,7 @@ use bytes::Bytes;
 use callboard_protocol::{RemoteError, ReplyBody};
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
@@ -37,6 +37,7 @@ pub(crate) struct ConnCore {
     pending: Mutex<PendingTable>,
     strikes: AtomicU32,
     unmatched: AtomicU64,
+    replies: AtomicUsize,
 }
 
 /// How callers and the actor reach the IO task.
@@ -89,7 +90,7 @@ pub(crate) struct Outgoing<'a> {
     pub clocks: Clocks,
     pub progress: Option<ProgressSink>,
     pub is_listen: bool,
-    /// Now.
+    /// When its caller asked for it.
     pub started: Instant,
     /// Headers that the link does not add by itself yet: the version, before the handshake is done.
     pub early_headers: Vec<(String, String)>,
@@ -118,6 +119,7 @@ impl ConnCore {
             pending: Mutex::new(PendingTable::default()),
             strikes: AtomicU32::new(0),
             unmatched: AtomicU64::new(0),
+            replies: AtomicUsize::new(0),
         }
     }
 
@@ -135,7 +137,13 @@ impl ConnCore {
         let (waiter, mut answer) = oneshot::channel();
         let Outgoing { outline, clocks, progress, is_listen, early_headers, started } = outgoing;
         let unmatched_before = self.unmatched.load(Ordering::Relaxed);
-        let id = self.register(waiter, progress, clocks, started)?;
+        let what = What { method: outline.method, name: outline.name, started, unmatched_before };
+        // The clocks of a request run from here on, not from the moment its caller began to wait for a place.
+        let now = Instant::now();
+        if clocks.absolute.is_some_and(|at| at <= now) {
+            return Err(self.timed_out(Clock::Absolute, &what, Delivery::NotSent));
+        }
+        let id = self.register(waiter, progress, clocks, now)?;
         let mut frame = Vec::with_capacity(192 + outline.params.len() + outline.meta.len());
         dialect.write_request(&mut frame, id, &outline);
         self.metrics.sent(frame.len());
@@ -177,8 +185,26 @@ impl ConnCore {
         if !matches!(outcome, Outcome::TimedOut(_)) {
             guard.disarm();
         }
-        let what = What { method: outline.method, name: outline.name, started, unmatched_before };
-        self.conclude(outcome, what)
+        self.conclude(outcome, &what)
+    }
+
+    /// Does something that a person or a model is asked for, unless the connection ends first.
+    ///
+    /// # Errors
+    /// [`CallError::Lost`] with the reason of the end.
+    pub(crate) async fn while_open<T>(&self, work: impl Future<Output = T>) -> Result<T, CallError> {
+        let (waiter, ended) = oneshot::channel();
+        let attended = self.pending.lock().attend(waiter, Instant::now());
+        let id = attended.map_err(|reason| CallError::Lost { reason, delivery: Delivery::Unknown })?;
+        let _forget = Forget { core: self, id };
+        tokio::select! {
+            biased;
+            _ = ended => {
+                let reason = self.closed().unwrap_or_else(|| Arc::new(CloseReason::Cancelled));
+                Err(CallError::Lost { reason, delivery: Delivery::Unknown })
+            }
+            done = work => Ok(done),
+        }
     }
 
     fn register(
@@ -205,7 +231,7 @@ impl ConnCore {
     }
 
     /// Turns how a request ended into what its caller gets.
-    fn conclude(&self, outcome: Outcome, what: What<'_>) -> Result<Bytes, CallError> {
+    fn conclude(&self, outcome: Outcome, what: &What<'_>) -> Result<Bytes, CallError> {
         match outcome {
             Outcome::Reply(body) => {
                 self.note_answer();
@@ -219,21 +245,25 @@ impl ConnCore {
                 let reason = Arc::new(CloseReason::TooLarge { limit });
                 Err(CallError::Lost { reason, delivery: Delivery::Unknown })
             }
-            Outcome::TimedOut(clock) => Err(CallError::TimedOut {
-                what: match what.name {
-                    Some(name) => format!("{} {name}", what.method),
-                    None => what.method.to_owned(),
-                },
-                clock,
-                elapsed: what.started.elapsed(),
-                delivery: Delivery::Unknown,
-                unmatched: self.unmatched.load(Ordering::Relaxed) - what.unmatched_before,
-            }),
+            Outcome::TimedOut(clock) => Err(self.timed_out(clock, what, Delivery::Unknown)),
             Outcome::Lost(reason) => {
                 self.note_failure(&reason);
                 let delivery = reason.delivery();
                 Err(CallError::Lost { reason, delivery })
             }
+        }
+    }
+
+    fn timed_out(&self, clock: Clock, what: &What<'_>, delivery: Delivery) -> CallError {
+        CallError::TimedOut {
+            what: match what.name {
+                Some(name) => format!("{} {name}", what.method),
+                None => what.method.to_owned(),
+            },
+            clock,
+            elapsed: what.started.elapsed(),
+            delivery,
+            unmatched: self.unmatched.load(Ordering::Relaxed) - what.unmatched_before,
         }
     }
 
@@ -320,8 +350,25 @@ impl ConnCore {
         PausedClocks(self.clone())
     }
 
-    /// Sends a notification or a reply without waiting for it.
+    /// Answers a request of the server. Over exchanges each answer is one of its own; a server that asks faster
+    /// than it takes answers goes without some.
+    pub(crate) fn reply(self: &Arc<Self>, frame: Vec<u8>) {
+        let place = Place::take(self);
+        match place {
+            Some(place) => self.tell_holding(frame, Some(place)),
+            None => {
+                self.metrics.unanswered();
+                tracing::debug!(server = %self.server, "too many answers are under way to the server");
+            }
+        }
+    }
+
+    /// Sends a notification without waiting for it.
     pub(crate) fn tell(self: &Arc<Self>, frame: Vec<u8>) {
+        self.tell_holding(frame, None);
+    }
+
+    fn tell_holding(self: &Arc<Self>, frame: Vec<u8>, place: Option<Place>) {
         match &self.send {
             SendHalf::Duplex(link) => {
                 if let Err(reason) = link.send(&frame) {
@@ -335,6 +382,7 @@ impl ConnCore {
                     if let Err(reason) = sending.await {
                         tracing::debug!(%server, %reason, "could not send");
                     }
+                    drop(place);
                 });
             }
         }
@@ -358,6 +406,25 @@ impl ConnCore {
     }
 }
 
+/// Answers to one server's requests that may be under way at once.
+const REPLIES_MAX: usize = 256;
+
+/// One of the answers under way.
+struct Place(Arc<ConnCore>);
+
+impl Place {
+    fn take(core: &Arc<ConnCore>) -> Option<Place> {
+        let place = Place(core.clone());
+        (core.replies.fetch_add(1, Ordering::Relaxed) < REPLIES_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.replies.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 struct What<'a> {
     method: &'a str,
     name: Option<&'a str>,
@@ -378,6 +445,18 @@ impl Drop for PausedClocks {
     fn drop(&mut self) {
         self.0.pending.lock().resume(Instant::now());
         self.0.io.look();
+    }
+}
+
+/// Takes something that waits for no answer out of the table of those that do.
+struct Forget<'a> {
+    core: &'a ConnCore,
+    id: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.core.pending.lock().remove(self.id);
     }
 }
 
@@ -421,5 +500,10 @@ pub(crate) fn clocks_for(
     now: Instant,
 ) -> Clocks {
     let on = |d: std::time::Duration| (!d.is_zero()).then_some(d);
-    Clocks { first_byte: on(first_byte), idle: on(idle), absolute: on(absolute).map(|d| now + d) }
+    Clocks { first_byte: on(first_byte), idle: on(idle), absolute: moment(now, absolute) }
+}
+
+/// When a limit has passed; never for zero, and for a time beyond what clocks can tell.
+pub(crate) fn moment(from: Instant, limit: std::time::Duration) -> Option<Instant> {
+    from.checked_add(limit).filter(|_| !limit.is_zero())
 }

@@ -4,7 +4,7 @@ use crate::conn_core::ConnCore;
 use crate::environment::Environment;
 use crate::handshake::{self, Verdict, reason_of, timed_out};
 use crate::inbound::{Inbound, ListChanged};
-use crate::io_task;
+use crate::io_task::{self, AliveToken};
 use crate::port::{Admitted, CloseReason, DialRequest, EraPin, Generation};
 use crate::session::Session;
 use callboard_protocol::Era;
@@ -19,6 +19,9 @@ pub(crate) struct Attempt {
     pub server: Admitted,
     pub generation: Generation,
     pub list_changed: ListChanged,
+    /// Handed to whatever the attempt starts. Taken before it began: the board may be closing by the time
+    /// that its dial comes back, and must still wait for what that started.
+    pub token: AliveToken,
     /// Told once the link is open.
     pub dialed: Box<dyn FnOnce() + Send>,
 }
@@ -77,7 +80,7 @@ enum Greeted {
 
 /// Connects, within the connect's own time limit.
 pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseReason>> {
-    let Attempt { env, server, generation, list_changed, dialed } = attempt;
+    let Attempt { env, server, generation, list_changed, token, dialed } = attempt;
     let spec = server.spec();
     let limit = spec.options.connect_timeout_ms.map_or(env.settings.connect_timeout, Duration::from_millis);
     let began = Instant::now();
@@ -87,7 +90,7 @@ pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseRe
         EraPin::Pinned(_) => None,
         EraPin::Auto => Some(callboard_policy::fingerprint(spec)),
     };
-    let remembered = fingerprint.as_deref().and_then(|fingerprint| env.eras.recall(fingerprint));
+    let mut remembered = fingerprint.as_deref().and_then(|fingerprint| env.eras.recall(fingerprint));
     let mut greeting = match (spec.options.protocol_era, remembered) {
         (EraPin::Pinned(Era::Legacy), _) | (EraPin::Auto, Some(Era::Legacy)) => Greeting::Legacy,
         (EraPin::Pinned(Era::Modern), _) | (EraPin::Auto, Some(Era::Modern)) => Greeting::Modern,
@@ -96,12 +99,15 @@ pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseRe
     let mut dialed = Some(dialed);
     loop {
         let Established { core, io } =
-            open(&env, &server, generation, deadline, began, &list_changed).await?;
+            open(&env, &server, generation, (began, deadline), &list_changed, &token).await?;
         // An exchange link is open from the start: its handshake is its first sign of life.
         if let Some(dialed) = dialed.take_if(|_| !core.is_exchange()) {
             dialed();
         }
-        let greeted = greet(&core, greeting, deadline, began).await;
+        // The clocks of requests stand still while a person is asked; those of a connect must not.
+        let greeted = timeout_at(deadline, greet(&core, greeting, deadline, began))
+            .await
+            .unwrap_or_else(|_| Greeted::Failed(timed_out(&core, began)));
         match greeted {
             Greeted::Session(session) => {
                 if let Some(fingerprint) = &fingerprint {
@@ -113,6 +119,7 @@ pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseRe
             Greeted::Afresh if greeting == Greeting::Probe => greeting = Greeting::Legacy,
             Greeted::Afresh | Greeted::Failed(_) if remembered.is_some() && greeting != Greeting::Probe => {
                 // The remembered verdict may be what was wrong: find out anew, once.
+                remembered = None;
                 if let Some(fingerprint) = &fingerprint {
                     env.eras.forget(fingerprint);
                 }
@@ -168,9 +175,9 @@ async fn open(
     env: &Arc<Environment>,
     server: &Admitted,
     generation: Generation,
-    deadline: Instant,
-    began: Instant,
+    (began, deadline): (Instant, Instant),
     list_changed: &ListChanged,
+    token: &AliveToken,
 ) -> Result<Established, Arc<CloseReason>> {
     let request = DialRequest {
         server: server.clone(),
@@ -192,7 +199,7 @@ async fn open(
         Arc::new(ConnCore::new(env.clone(), name, generation, link.send, link.diagnostics, in_flight_max));
     let inbound = Inbound::new(core.clone(), list_changed.clone());
     let task =
-        env.runtime.spawn(io_task::run(core.clone(), link.receive, link.closer, inbound, env.alive_token()));
+        env.runtime.spawn(io_task::run(core.clone(), link.receive, link.closer, inbound, token.clone()));
     Ok(Established { core: core.clone(), io: IoHandle { core, task: Some(task) } })
 }
 
@@ -257,32 +264,26 @@ async fn probe_in_place(core: &Arc<ConnCore>, deadline: Instant, began: Instant)
         },
         Err(_) => {
             // It may only be slow to start: whichever answer comes first decides.
-            let initializing = handshake::initialize(core, deadline);
+            let mut initializing = Box::pin(handshake::initialize(core, deadline));
             tokio::select! {
                 biased;
                 verdict = &mut probing => match verdict {
                     Verdict::Modern(session) => Greeted::Session(session),
                     Verdict::Nothing(reason) if matches!(*reason, CloseReason::Ended { .. }) => Greeted::Afresh,
                     Verdict::Nothing(reason) => Greeted::Failed(reason),
-                    Verdict::Legacy => match handshake_after_silence(core, deadline).await {
+                    // Its `initialize` is on its way already, and a second one would be refused.
+                    Verdict::Legacy => match initializing.await {
                         Ok(session) => Greeted::Session(session),
                         Err(error) => after_refused_probe(core, error, began),
                     },
                 },
-                session = initializing => match session {
+                session = &mut initializing => match session {
                     Ok(session) => Greeted::Session(session),
                     Err(error) => after_refused_probe(core, error, began),
                 },
             }
         }
     }
-}
-
-async fn handshake_after_silence(
-    core: &Arc<ConnCore>,
-    deadline: Instant,
-) -> Result<Session, crate::call::CallError> {
-    handshake::initialize(core, deadline).await
 }
 
 fn after_refused_probe(core: &ConnCore, error: crate::call::CallError, began: Instant) -> Greeted {
@@ -294,3 +295,6 @@ fn after_refused_probe(core: &ConnCore, error: crate::call::CallError, began: In
         _ => Greeted::Afresh,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use callboard_protocol::Era;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc};
@@ -39,6 +39,7 @@ pub struct Environment {
     events: broadcast::Sender<BoardEvent>,
     /// Held by everything that must have ended before the board has; dropped with it.
     pub(crate) alive: Mutex<Option<mpsc::Sender<()>>>,
+    is_closed: AtomicBool,
 }
 
 impl Environment {
@@ -55,6 +56,7 @@ impl Environment {
             version: AtomicU64::new(1),
             events: broadcast::channel(EVENTS_MAX).0,
             alive: Mutex::new(None),
+            is_closed: AtomicBool::new(false),
         }
     }
 
@@ -84,12 +86,13 @@ impl Environment {
 
     /// Takes the board's own token back: from now on the board counts as closed.
     pub fn release(&self) {
+        self.is_closed.store(true, Ordering::Release);
         self.alive.lock().take();
     }
 
     /// The board has not been closed.
     pub(crate) fn is_open(&self) -> bool {
-        self.alive.lock().is_some()
+        !self.is_closed.load(Ordering::Acquire)
     }
 
     /// A token of something that must have ended before the board has.

@@ -11,8 +11,10 @@ use crate::{ask, dialect};
 use bytes::Bytes;
 use callboard_protocol::list::ListKind;
 use callboard_protocol::{Era, Frame, Notification, Request, code, json};
+use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -151,15 +153,15 @@ impl Inbound {
             return;
         }
         if request.method == "ping" {
-            return self.core.tell(result(&request.id, "{}"));
+            return self.core.reply(result(&request.id, "{}"));
         }
         let Some(answer) = ask::legacy(&self.core, &request) else {
             let why = format!("the client does not offer {}", request.method);
-            return self.core.tell(error(&request.id, code::METHOD_NOT_FOUND, &why));
+            return self.core.reply(error(&request.id, code::METHOD_NOT_FOUND, &why));
         };
         if self.answering.fetch_add(1, Ordering::Relaxed) >= SERVER_REQUESTS_MAX {
             self.answering.fetch_sub(1, Ordering::Relaxed);
-            return self.core.tell(error(&request.id, code::INTERNAL, "too many requests at once"));
+            return self.core.reply(error(&request.id, code::INTERNAL, "too many requests at once"));
         }
         self.answer(request.id, answer);
     }
@@ -167,12 +169,18 @@ impl Inbound {
     fn answer(&self, id: Bytes, answer: BoxFuture<'static, Result<String, (i64, String)>>) {
         let (core, answering) = (self.core.clone(), self.answering.clone());
         self.core.env.runtime.spawn(async move {
-            let frame = match answer.await {
-                Ok(raw) => result(&id, &raw),
-                Err((code, message)) => error(&id, code, &message),
+            // A handler that panics still owes the server an answer, and must not keep its place for ever.
+            let answer = AssertUnwindSafe(answer).catch_unwind();
+            let frame = match core.while_open(answer).await {
+                Ok(Ok(Ok(raw))) => Some(result(&id, &raw)),
+                Ok(Ok(Err((code, message)))) => Some(error(&id, code, &message)),
+                Ok(Err(_)) => Some(error(&id, code::INTERNAL, "the client failed to answer")),
+                Err(_) => None,
             };
             answering.fetch_sub(1, Ordering::Relaxed);
-            core.tell(frame);
+            if let Some(frame) = frame {
+                core.reply(frame);
+            }
         });
     }
 }

@@ -9,6 +9,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Held until nothing of the link is left; the board waits for it.
@@ -29,15 +30,14 @@ pub(crate) async fn run(
     let timer = Box::pin(sleep_until(Instant::now()));
     let mut task = IoTask { core: core.clone(), receive, inbound, timer };
     let reason = poll_fn(|cx| task.poll(cx)).await;
-    let IoTask { receive, .. } = task;
     if core.is_exchange() && !matches!(*reason, CloseReason::Cancelled) {
-        finish_exchanges(core, receive, closer, reason.clone(), token);
-        std::mem::forget(guard);
+        core.close_for_new(&reason);
+        core.env.runtime.spawn(finish_exchanges(task, guard, closer, reason.clone(), token));
         return reason;
     }
     core.poison(&reason);
     drop(guard);
-    drop(receive);
+    drop(task);
     end_link(&core, closer, token);
     reason
 }
@@ -50,40 +50,41 @@ fn end_link(core: &ConnCore, closer: Box<dyn LinkCloser>, token: AliveToken) {
     });
 }
 
-/// A generation of exchanges has ended for new requests; those under way have answers of their own to come.
-fn finish_exchanges(
-    core: Arc<ConnCore>,
-    receive: Box<dyn ReceiveHalf>,
+/// How often a generation that takes nothing new looks whether its last exchange has ended.
+const LAST_LOOK: Duration = Duration::from_millis(100);
+
+/// A generation of exchanges has ended for new requests; those under way have answers of their own to come, and
+/// messages before them, which must not be left to fill their inbox.
+async fn finish_exchanges(
+    mut task: IoTask,
+    guard: PoisonOnExit,
     closer: Box<dyn LinkCloser>,
     reason: Arc<CloseReason>,
     token: AliveToken,
 ) {
-    core.close_for_new(&reason);
-    let runtime = core.env.runtime.clone();
-    runtime.spawn(async move {
-        let mut timer = Box::pin(sleep_until(Instant::now()));
-        poll_fn(|cx| {
-            core.io.waker.register(cx.waker());
-            sweep(&core, &mut timer, cx);
-            match core.pending_len() == 0 || core.io.is_stopped() {
-                true => Poll::Ready(()),
-                false => {
-                    // Nobody wakes us when the last of them ends, so look again now and then.
-                    let soon = Instant::now() + std::time::Duration::from_millis(100);
-                    if timer.deadline() > soon {
-                        timer.as_mut().reset(soon);
-                    }
-                    let _ = timer.as_mut().poll(cx);
-                    Poll::Pending
-                }
-            }
-        })
-        .await;
-        core.poison(&reason);
-        drop(receive);
-        closer.close().await;
-        drop(token);
-    });
+    let core = task.core.clone();
+    let mut receives = true;
+    poll_fn(|cx| {
+        core.io.waker.register(cx.waker());
+        if core.pending_len() == 0 || core.io.is_stopped() {
+            return Poll::Ready(());
+        }
+        receives = receives && task.receive(cx).is_none();
+        sweep(&core, &mut task.timer, cx);
+        // Nobody wakes us when the last of them ends, so look again now and then.
+        let soon = Instant::now() + LAST_LOOK;
+        if task.timer.deadline() > soon {
+            task.timer.as_mut().reset(soon);
+        }
+        let _ = task.timer.as_mut().poll(cx);
+        Poll::Pending
+    })
+    .await;
+    core.poison(&reason);
+    drop(guard);
+    drop(task);
+    closer.close().await;
+    drop(token);
 }
 
 /// However the task ends, by return, abort or panic: nobody is left waiting.
@@ -112,19 +113,24 @@ impl IoTask {
         if let Some(reason) = self.core.io.retired() {
             return Poll::Ready(reason);
         }
-        for turn in 0.. {
-            match self.receive.poll_receive(cx) {
-                Poll::Ready(Ok(frame)) => self.take(frame),
-                Poll::Ready(Err(reason)) => return Poll::Ready(Arc::new(reason)),
-                Poll::Pending => break,
-            }
-            if turn == FRAMES_A_TURN {
-                cx.waker().wake_by_ref();
-                break;
-            }
+        if let Some(reason) = self.receive(cx) {
+            return Poll::Ready(Arc::new(reason));
         }
         sweep(&self.core, &mut self.timer, cx);
         Poll::Pending
+    }
+
+    /// Takes in what has come; the reason when the link has ended.
+    fn receive(&mut self, cx: &mut Context<'_>) -> Option<CloseReason> {
+        for _ in 0..FRAMES_A_TURN {
+            match self.receive.poll_receive(cx) {
+                Poll::Ready(Ok(frame)) => self.take(frame),
+                Poll::Ready(Err(reason)) => return Some(reason),
+                Poll::Pending => return None,
+            }
+        }
+        cx.waker().wake_by_ref();
+        None
     }
 
     fn take(&mut self, frame: InFrame) {
@@ -164,4 +170,4 @@ fn sweep(core: &ConnCore, timer: &mut Pin<Box<Sleep>>, cx: &mut Context<'_>) {
 }
 
 /// Far enough never to matter, near enough for the clock to hold.
-const FAR: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 60 * 60);
+const FAR: Duration = Duration::from_secs(7 * 24 * 60 * 60);

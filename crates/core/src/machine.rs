@@ -7,6 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
+/// The longest `Retry-After` that is obeyed. A server may ask for any number of seconds, more than a clock can
+/// tell among them.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// Marks a timer; one that was set for an earlier state is recognised and ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TimerToken(pub u64);
@@ -366,7 +370,7 @@ impl ConnMachine {
         reason: Arc<CloseReason>,
         now: Instant,
     ) -> (State, Vec<Effect>) {
-        let until = now + reason.retry_after().map_or(gap, |asked| asked.max(gap));
+        let until = now + reason.retry_after().map_or(gap, |asked| asked.min(RETRY_AFTER_MAX).max(gap));
         let timer = self.next_timer();
         let phase = Phase::BackingOff { until, timer };
         (State::Pending { phase, attempt, last: Some(reason) }, vec![Effect::ArmTimer(timer, until)])
@@ -444,8 +448,9 @@ impl ConnMachine {
         if reason.requires_auth() {
             return (State::NeedsAuth { reason, since: now }, Vec::new());
         }
-        if matches!(*reason, CloseReason::SessionExpired { .. }) {
-            // The server itself is fine and waits for a new session.
+        if matches!(*reason, CloseReason::SessionExpired { .. }) && attempt == 0 {
+            // The server itself is fine and waits for a new session. One that forgets each new session at once
+            // is not fine, and gets its gaps like any other.
             return queue(attempt, Some(reason));
         }
         if !rules.reconnect {

@@ -35,6 +35,13 @@ pub(crate) struct Clocks {
     pub absolute: Option<Instant>,
 }
 
+impl Clocks {
+    /// Moves the end of the whole request: a person took this time, not the server.
+    pub(crate) fn put_off(&mut self, by: Duration) {
+        self.absolute = self.absolute.and_then(|at| at.checked_add(by));
+    }
+}
+
 struct Entry {
     id: u64,
     waiter: oneshot::Sender<Outcome>,
@@ -47,9 +54,10 @@ struct Entry {
 
 impl Entry {
     fn due(&self) -> Option<(Instant, Clock)> {
-        let first =
-            self.clocks.first_byte.filter(|_| !self.alive).map(|d| (self.since + d, Clock::FirstByte));
-        let idle = self.clocks.idle.map(|d| (self.alive_at + d, Clock::Idle));
+        let after = |from: Instant, limit: Option<Duration>| limit.and_then(|limit| from.checked_add(limit));
+        let first_byte = self.clocks.first_byte.filter(|_| !self.alive);
+        let first = after(self.since, first_byte).map(|at| (at, Clock::FirstByte));
+        let idle = after(self.alive_at, self.clocks.idle).map(|at| (at, Clock::Idle));
         let absolute = self.clocks.absolute.map(|at| (at, Clock::Absolute));
         [absolute, first, idle].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
@@ -61,6 +69,7 @@ pub(crate) struct PendingTable {
     next: u64,
     live: usize,
     closed: Option<Arc<CloseReason>>,
+    is_poisoned: bool,
     paused: Option<(usize, Instant)>,
     /// When the IO task looks at deadlines next.
     look_at: Option<Instant>,
@@ -68,7 +77,15 @@ pub(crate) struct PendingTable {
 
 impl Default for PendingTable {
     fn default() -> PendingTable {
-        PendingTable { slots: empty(16), next: 1, live: 0, closed: None, paused: None, look_at: None }
+        PendingTable {
+            slots: empty(16),
+            next: 1,
+            live: 0,
+            closed: None,
+            is_poisoned: false,
+            paused: None,
+            look_at: None,
+        }
     }
 }
 
@@ -88,6 +105,29 @@ impl PendingTable {
         if let Some(reason) = &self.closed {
             return Err(reason.clone());
         }
+        Ok(self.place(waiter, progress, clocks, now))
+    }
+
+    /// Takes something in that ends with the connection and before it by nothing but [`PendingTable::remove`];
+    /// also while no requests are taken, since those that wait may need it. Gives its id.
+    pub(crate) fn attend(
+        &mut self,
+        waiter: oneshot::Sender<Outcome>,
+        now: Instant,
+    ) -> Result<u64, Arc<CloseReason>> {
+        match &self.closed {
+            Some(reason) if self.is_poisoned => Err(reason.clone()),
+            Some(_) | None => Ok(self.place(waiter, None, Clocks::default(), now).0),
+        }
+    }
+
+    fn place(
+        &mut self,
+        waiter: oneshot::Sender<Outcome>,
+        progress: Option<ProgressSink>,
+        clocks: Clocks,
+        now: Instant,
+    ) -> (u64, bool) {
         if self.live * 2 >= self.slots.len() {
             self.grow();
         }
@@ -105,7 +145,7 @@ impl PendingTable {
         if is_earlier {
             self.look_at = due;
         }
-        Ok((id, is_earlier))
+        (id, is_earlier)
     }
 
     fn slot(&self, id: u64) -> usize {
@@ -201,6 +241,7 @@ impl PendingTable {
     /// Takes no more requests and ends all that wait.
     pub(crate) fn poison(&mut self, reason: &Arc<CloseReason>) {
         self.close(reason);
+        self.is_poisoned = true;
         for entry in self.slots.iter_mut().filter_map(Option::take) {
             let _ = entry.waiter.send(Outcome::Lost(reason.clone()));
         }
@@ -295,6 +336,28 @@ mod tests {
         table.resume(now + s(105));
         assert_eq!(table.sweep(now + s(106)), Some(now + s(110)));
         assert!(answer.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_limit_beyond_what_clocks_can_tell_is_none() {
+        let now = Instant::now();
+        let mut table = PendingTable::default();
+        let forever = Clocks { first_byte: Some(Duration::MAX), idle: Some(Duration::MAX), absolute: None };
+        let (_, _answer) = insert(&mut table, forever, now);
+        assert_eq!(table.sweep(now), None);
+    }
+
+    #[test]
+    fn what_attends_a_connection_outlives_its_closing_but_not_its_end() {
+        let now = Instant::now();
+        let mut table = PendingTable::default();
+        let reason = Arc::new(CloseReason::Cancelled);
+        table.close(&reason);
+        let (waiter, mut ended) = oneshot::channel();
+        table.attend(waiter, now).expect("the connection still ends its calls");
+        table.poison(&reason);
+        assert!(matches!(ended.try_recv(), Ok(Outcome::Lost(_))));
+        assert!(table.attend(oneshot::channel().0, now).is_err());
     }
 
     #[test]

@@ -20,7 +20,14 @@ pub(crate) struct Session {
     pub(crate) modern: Option<Arc<ModernDialect>>,
     pub(crate) listen: ListenState,
     pub(crate) resources: ResourceListens,
-    lists: Mutex<BTreeMap<ListKind, Arc<ItemList>>>,
+    lists: Mutex<BTreeMap<ListKind, Cached>>,
+}
+
+/// A list other than the tools. A change that is told while it is being fetched makes the fetched one old.
+#[derive(Default)]
+struct Cached {
+    changes: u64,
+    list: Option<Arc<ItemList>>,
 }
 
 impl Session {
@@ -47,16 +54,29 @@ impl Session {
 
     /// A list other than the tools, as it was fetched in this session.
     pub(crate) fn cached(&self, kind: ListKind) -> Option<Arc<ItemList>> {
-        self.lists.lock().get(&kind).cloned()
+        self.lists.lock().get(&kind)?.list.clone()
     }
 
-    pub(crate) fn cache(&self, kind: ListKind, list: Arc<ItemList>) {
-        self.lists.lock().insert(kind, list);
+    /// How often a list was said to have changed.
+    pub(crate) fn changes(&self, kind: ListKind) -> u64 {
+        self.lists.lock().get(&kind).map_or(0, |cached| cached.changes)
+    }
+
+    /// Keeps a list whose fetch began when it had changed so often, unless it has changed since.
+    pub(crate) fn cache(&self, kind: ListKind, list: Arc<ItemList>, changes: u64) {
+        let mut lists = self.lists.lock();
+        let cached = lists.entry(kind).or_default();
+        if cached.changes == changes {
+            cached.list = Some(list);
+        }
     }
 
     /// Forgets a list that is said to have changed.
     pub(crate) fn invalidate(&self, kind: ListKind) {
-        self.lists.lock().remove(&kind);
+        let mut lists = self.lists.lock();
+        let cached = lists.entry(kind).or_default();
+        cached.changes += 1;
+        cached.list = None;
     }
 
     /// The revision spoken.

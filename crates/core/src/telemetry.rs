@@ -7,6 +7,7 @@
 //! | `callboard_sent_bytes_total` | counter | server | bytes |
 //! | `callboard_unmatched_replies_total` | counter | server | replies |
 //! | `callboard_malformed_total` | counter | server | messages |
+//! | `callboard_unanswered_total` | counter | server | requests of the server |
 
 use crate::port::ServerName;
 use metrics::{Counter, Histogram, counter, histogram};
@@ -20,6 +21,7 @@ pub(crate) struct ConnMetrics {
     sent_bytes: Counter,
     unmatched: Counter,
     malformed: Counter,
+    unanswered: Counter,
 }
 
 impl ConnMetrics {
@@ -32,6 +34,7 @@ impl ConnMetrics {
             sent_bytes: counter!("callboard_sent_bytes_total", "server" => server()),
             unmatched: counter!("callboard_unmatched_replies_total", "server" => server()),
             malformed: counter!("callboard_malformed_total", "server" => server()),
+            unanswered: counter!("callboard_unanswered_total", "server" => server()),
         }
     }
 
@@ -50,5 +53,9 @@ impl ConnMetrics {
 
     pub(crate) fn malformed(&self) {
         self.malformed.increment(1);
+    }
+
+    pub(crate) fn unanswered(&self) {
+        self.unanswered.increment(1);
     }
 }

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// Rounds of input that one request may take (`patterns/mrtr` gives no bound; the field uses 10).
 const ROUNDS_MAX: usize = 10;
@@ -38,12 +38,21 @@ pub(crate) async fn perform(core: &Arc<ConnCore>, mut asked: Asked<'_>) -> Resul
             early_headers: Vec::new(),
         };
         let raw = match core.request(&*session.dialect, outgoing).await {
+            // What the server did in the rounds before is not known, so nobody may begin with the first one again.
+            Err(CallError::Lost { reason, delivery: Delivery::NotSent }) if rounds > 0 => {
+                return Err(CallError::Lost { reason, delivery: Delivery::Unknown });
+            }
             Err(error) => match url_elicitations(&error).filter(|_| !urls_done) {
-                Some(data) if ask::required_urls(core, &data).await => {
+                Some(data) => {
+                    let asked_at = Instant::now();
+                    if !core.while_open(ask::required_urls(core, &data)).await? {
+                        return Err(error);
+                    }
+                    asked.clocks.put_off(asked_at.elapsed());
                     urls_done = true;
                     continue;
                 }
-                _ => return Err(error),
+                None => return Err(error),
             },
             Ok(raw) if session.era() == Era::Legacy => return Ok(raw),
             Ok(raw) => raw,
@@ -59,7 +68,12 @@ pub(crate) async fn perform(core: &Arc<ConnCore>, mut asked: Asked<'_>) -> Resul
         if rounds > ROUNDS_MAX {
             return Err(CallError::InputNeeded(format!("still asking after {ROUNDS_MAX} rounds")));
         }
-        asked.answer(core, &input).await?;
+        match asked.answer(core, &input).await {
+            Err(CallError::Lost { reason, .. }) => {
+                return Err(CallError::Lost { reason, delivery: Delivery::Unknown });
+            }
+            answered => answered?,
+        }
     }
 }
 
@@ -90,13 +104,13 @@ impl Asked<'_> {
     async fn answer(&mut self, core: &Arc<ConnCore>, input: &InputRequired) -> Result<(), CallError> {
         let mut members = String::new();
         if input.requests.is_empty() {
-            sleep(ROUND_GAP).await;
+            let gap_ends = Instant::now() + ROUND_GAP;
+            sleep_until(self.clocks.absolute.map_or(gap_ends, |at| at.min(gap_ends))).await;
         } else {
             let asked_at = Instant::now();
-            let responses = ask::modern(core, input).await?;
+            let responses = core.while_open(ask::modern(core, input)).await??;
             // A person took this time, not the server.
-            let took = asked_at.elapsed();
-            self.clocks.absolute = self.clocks.absolute.map(|at| at + took);
+            self.clocks.put_off(asked_at.elapsed());
             members = format!(r#","inputResponses":{{{responses}}}"#);
         }
         if let Some(state) = &input.state {

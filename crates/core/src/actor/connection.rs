@@ -16,11 +16,11 @@ use crate::environment::Environment;
 use crate::event::EventKind;
 use crate::guard;
 use crate::handle::{ConnShared, ConnSnapshot, Tools, ToolsState};
-use crate::machine::{ConnMachine, Event, Phase, Rules, State};
+use crate::machine::{ConnMachine, DisabledBy, Event, Phase, Rules, State};
 use crate::port::Admitted;
 use crate::view;
 use actix::prelude::*;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -36,6 +36,8 @@ pub struct ConnectionActor {
     permit: Option<Permit>,
     dial: Option<AbortHandle>,
     core: Option<Arc<ConnCore>>,
+    /// Earlier generations whose last exchanges may still be under way.
+    ending: Vec<Weak<ConnCore>>,
     listening: Option<AbortHandle>,
     tools: Tools,
     refresh: Refresh,
@@ -70,6 +72,7 @@ impl ConnectionActor {
             permit: None,
             dial: None,
             core: None,
+            ending: Vec::new(),
             listening: None,
             tools: Tools::default(),
             refresh: Refresh::default(),
@@ -111,14 +114,21 @@ impl ConnectionActor {
 
     /// The lists of a session that has ended stay as the last good ones, marked stale.
     fn forget_core(&mut self) {
-        if self.core.take().is_none() {
-            return;
-        }
+        let Some(core) = self.core.take() else { return };
+        self.ending.retain(|core| core.strong_count() > 0);
+        self.ending.push(Arc::downgrade(&core));
         if let Some(listening) = self.listening.take() {
             listening.abort();
         }
         self.tools.state = if self.tools.list.is_some() { ToolsState::Stale } else { ToolsState::None };
         self.refresh = Refresh { applied: self.refresh.applied, ..Refresh::default() };
+    }
+
+    /// Ends every generation, with the exchanges of those that take nothing new any more.
+    fn end_all(&mut self) {
+        for core in self.core.iter().cloned().chain(self.ending.drain(..).filter_map(|core| core.upgrade())) {
+            core.io.stop();
+        }
     }
 
     fn publish(&self) {
@@ -135,12 +145,16 @@ impl ConnectionActor {
     }
 }
 
-/// Whoever drops the actor ends its connection: a board that is dropped, a thread that ends.
+/// Whoever drops the actor ends its connection: a board that is dropped, a thread that ends. Who waits for a
+/// connection learns that there will be none.
 impl Drop for ConnectionActor {
     fn drop(&mut self) {
-        if let Some(core) = self.core.take() {
-            core.io.stop();
+        if !matches!(self.machine.state, State::Disabled { .. }) {
+            self.machine.state = State::Disabled { by: DisabledBy::User, since: Instant::now() };
+            self.forget_core();
+            self.publish();
         }
+        self.end_all();
         if let Some(task) = self.dial.take() {
             task.abort();
         }

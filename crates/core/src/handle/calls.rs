@@ -2,7 +2,7 @@
 
 use super::{ConnHandle, ToolsState};
 use crate::call::{CallError, CallOptions, ToolReply};
-use crate::conn_core::{ConnCore, Outgoing, clocks_for};
+use crate::conn_core::{ConnCore, Outgoing, clocks_for, moment};
 use crate::dialect::{Outline, split_meta};
 use crate::pending::Clocks;
 use crate::port::{CloseReason, Delivery, IoKind};
@@ -172,7 +172,7 @@ impl ConnHandle {
             return Err(CallError::Unsupported(format!("{method:?} is no method name")));
         }
         let limit = options.timeout.unwrap_or(self.0.env.settings.request_timeout);
-        let until = (!limit.is_zero()).then(|| started + limit);
+        let until = moment(started, limit);
         let mut resent = false;
         loop {
             let core = self.core(until, started).await?;
@@ -207,7 +207,7 @@ impl ConnHandle {
     async fn ask(&self, asking: &Asking<'_>) -> Result<Bytes, CallError> {
         let explicit = asking.options.timeout.or(self.call_timeout());
         let limit = explicit.unwrap_or(self.0.env.settings.call_absolute_timeout);
-        let until = (!limit.is_zero()).then(|| asking.started + limit);
+        let until = moment(asking.started, limit);
         let (mut resent, mut mirrored_anew) = (false, false);
         // The clocks of silence run from sending; on the straight path that is now, and no clock is read again.
         let mut now = Some(asking.started);
@@ -226,7 +226,11 @@ impl ConnHandle {
                 Err(error) if !mirrored_anew && is_header_mismatch(&error) => {
                     // Refused unperformed: the mirrored headers are out of date (protocol.md §1.9).
                     mirrored_anew = true;
-                    self.refresh(ListKind::Tools).await?;
+                    let refreshing = self.refresh(ListKind::Tools);
+                    match until {
+                        Some(until) => drop(timeout_at(until, refreshing).await.map_err(|_| error)??),
+                        None => drop(refreshing.await?),
+                    }
                 }
                 done => return done,
             }

@@ -24,7 +24,7 @@ impl ConnHandle {
     /// When the server has failed, needs a login or is switched off, and when the time is up.
     pub async fn connect(&self, timeout: Option<Duration>) -> Result<(), CallError> {
         let started = Instant::now();
-        self.core(timeout.map(|timeout| started + timeout), started).await.map(|_| ())
+        self.core(timeout.and_then(|timeout| started.checked_add(timeout)), started).await.map(|_| ())
     }
 
     /// The connection in use.
@@ -116,6 +116,7 @@ impl ConnHandle {
                 let next = next.map_or_else(String::new, |s| format!(" (tried again in {s} s)"));
                 (format!("{reason}{next}"), Some(reason.clone()))
             }
+            State::Disabled { .. } if !self.0.env.is_open() => return Some(CallError::Closed),
             State::Disabled { .. } => ("it is switched off".into(), None),
         };
         Some(CallError::NotConnected { server, message, reason })
@@ -196,8 +197,9 @@ impl ConnHandle {
         {
             return Ok(list);
         }
+        let changes = session.changes(kind);
         let list = self.refresh(kind).await?;
-        session.cache(kind, list.clone());
+        session.cache(kind, list.clone(), changes);
         Ok(list)
     }
 }

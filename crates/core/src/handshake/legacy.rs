@@ -7,7 +7,7 @@ use crate::dialect::{LegacyDialect, capabilities, notification};
 use crate::port::{CloseReason, Delivery, Negotiated, SendHalf};
 use crate::session::Session;
 use callboard_protocol::message::InitializeResult;
-use callboard_protocol::{Era, ProtocolVersion};
+use callboard_protocol::{Era, ProtocolVersion, RemoteError, code};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -66,15 +66,17 @@ async fn initialize_with(
 /// A server that refuses the newest revision instead of answering with its own: the newest legacy revision
 /// that its refusal names, else the next older one. Tried once.
 fn version_to_retry(error: &CallError, offered: ProtocolVersion) -> Option<ProtocolVersion> {
-    let text = match error {
+    // A modern server says with this code that it wants the modern way, unless it names a legacy revision.
+    let is_modern = |rpc: &RemoteError| rpc.code == code::UNSUPPORTED_VERSION;
+    let (text, may_guess) = match error {
         CallError::Remote(error) => {
             let data = error.data.as_ref().map_or("", |data| callboard_protocol::json::text(data));
-            format!("{} {data}", error.message)
+            (format!("{} {data}", error.message), !is_modern(error))
         }
         CallError::Lost { reason, .. } => match &**reason {
             CloseReason::Status { status: 400, body, rpc, .. } => match rpc {
-                Some(rpc) => format!("{} {body}", rpc.message),
-                None => body.clone(),
+                Some(rpc) => (format!("{} {body}", rpc.message), !is_modern(rpc)),
+                None => (body.clone(), true),
             },
             _ => return None,
         },
@@ -88,13 +90,12 @@ fn version_to_retry(error: &CallError, offered: ProtocolVersion) -> Option<Proto
         .rev()
         .filter(|v| v.era() == Era::Legacy && text.contains(v.as_str()));
     let named = named.into_iter().find(|v| *v != offered);
-    named.or_else(|| offered.older())
+    named.or_else(|| offered.older().filter(|_| may_guess))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callboard_protocol::RemoteError;
 
     #[test]
     fn a_refusal_names_the_version_to_try() {

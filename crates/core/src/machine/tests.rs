@@ -249,3 +249,39 @@ fn a_connection_that_lasted_starts_the_count_anew() {
     assert_eq!(deaths, 20);
     assert!(matches!(state, State::Connected { .. }));
 }
+
+#[test]
+fn a_retry_after_beyond_all_clocks_is_bounded() {
+    let now = Instant::now();
+    let absurd = || {
+        let retry_after = Some(Duration::from_secs(u64::MAX));
+        Arc::new(CloseReason::Status { status: 503, body: String::new(), rpc: None, retry_after })
+    };
+    let (gaps, _) = gaps_after(ConnMachine::new(None, now), Event::Demand, absurd, now);
+    assert_eq!(gaps, [3_600, 3_600, 3_600]);
+}
+
+#[test]
+fn a_server_that_forgets_each_new_session_is_given_up() {
+    let mut now = Instant::now();
+    let mut machine = connected(now);
+    let mut gaps = Vec::new();
+    for _ in 0..20 {
+        let down = Event::Down { generation: machine.generation, reason: expired(), answered: true };
+        machine = machine.step(down, now, &rules()).0;
+        if let State::Pending { phase: Phase::BackingOff { until, timer }, .. } = machine.state {
+            gaps.push((until - now).as_secs());
+            now = until;
+            machine = machine.step(Event::Timer(timer), now, &rules()).0;
+        } else if matches!(machine.state, State::Pending { phase: Phase::Queued, .. }) {
+            gaps.push(0);
+        } else {
+            break;
+        }
+        machine = machine.step(Event::PermitGranted, now, &rules()).0;
+        let generation = machine.generation;
+        machine = machine.step(Event::Established(generation), now, &rules()).0;
+    }
+    assert_eq!(gaps, [0, 2, 4, 8, 16], "a session that was merely lost is renewed at once");
+    assert!(matches!(machine.state, State::Failed { class: FailureClass::Unreachable, .. }));
+}

@@ -14,7 +14,7 @@ use crate::port::Generation;
 use actix::prelude::*;
 use callboard_protocol::list::ListKind;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::time::Instant;
 
 /// The actor's own fetch of the tools has ended.
@@ -69,16 +69,14 @@ impl ConnectionActor {
 
     fn dial(&mut self, generation: Generation, context: &mut Context<Self>) {
         let address = context.address();
-        let (changed, dialed) = (address.clone(), address.clone());
-        let list_changed: inbound::ListChanged = Arc::new(move |kind| {
-            // A refusal is harmless: the actor has a change of this kind in its queue already, or is gone.
-            let _ = changed.try_send(ListChanged { generation, kind });
-        });
+        let dialed = address.clone();
+        let list_changed = tell_changes(address.clone(), generation);
         let attempt = Attempt {
             env: self.env.clone(),
             server: self.server.clone(),
             generation,
             list_changed,
+            token: self.env.alive_token(),
             dialed: Box::new(move || dialed.do_send(Dialed(generation))),
         };
         let token = self.env.alive_token();
@@ -126,10 +124,7 @@ impl ConnectionActor {
             address.do_send(IoDown { generation, reason, answered });
         });
         if core.session().is_some_and(|session| session.modern.is_some() && session.features.list_changed) {
-            let address = context.address();
-            let list_changed: inbound::ListChanged = Arc::new(move |kind| {
-                let _ = address.try_send(ListChanged { generation, kind });
-            });
+            let list_changed = tell_changes(context.address(), generation);
             let task = self.env.runtime.spawn(listen::keep_listening(core, list_changed));
             self.listening = Some(task.abort_handle());
         }
@@ -144,6 +139,19 @@ impl ConnectionActor {
             address.do_send(OwnFetchDone(fetched(&core, sequence).await));
         });
     }
+}
+
+/// Tells the actor of changes, of each kind once until it has looked: no flood of one kind can fill its mailbox
+/// or push out a change of another.
+fn tell_changes(actor: Addr<ConnectionActor>, generation: Generation) -> inbound::ListChanged {
+    let told = Arc::new(AtomicU8::new(0));
+    Arc::new(move |kind| {
+        let mark = 1 << kind as u8;
+        if told.fetch_or(mark, Ordering::AcqRel) & mark == 0 {
+            // Bounded although `do_send` ignores the mailbox's limit: one of each kind.
+            actor.do_send(ListChanged { generation, kind, told: told.clone() });
+        }
+    })
 }
 
 fn lists_tools(core: &ConnCore) -> bool {

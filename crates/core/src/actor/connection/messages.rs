@@ -12,6 +12,7 @@ use actix::prelude::*;
 use callboard_protocol::list::ListKind;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -58,6 +59,8 @@ pub(crate) struct TimerDone(pub TimerToken);
 pub(crate) struct ListChanged {
     pub generation: Generation,
     pub kind: ListKind,
+    /// A bit for each kind that is on its way.
+    pub told: Arc<AtomicU8>,
 }
 
 /// The pause after a change is over.
@@ -79,7 +82,10 @@ impl Handler<Command> for ConnectionActor {
             handle::Command::Demand => self.step(Event::Demand, context),
             handle::Command::Reconnect => self.step(Event::Reconnect, context),
             handle::Command::Enable => self.step(Event::Enable, context),
-            handle::Command::Disable => self.step(Event::Disable, context),
+            handle::Command::Disable => {
+                self.step(Event::Disable, context);
+                self.end_all();
+            }
             handle::Command::ToolsFetched(fetched) => self.tools_fetched(fetched),
         }
     }
@@ -162,6 +168,7 @@ impl Handler<Close> for ConnectionActor {
     fn handle(&mut self, Close(done): Close, context: &mut Context<Self>) {
         self.closing = true;
         self.step(Event::Disable, context);
+        self.end_all();
         context.stop();
         drop(done);
     }
@@ -171,6 +178,7 @@ impl Handler<ListChanged> for ConnectionActor {
     type Result = ();
 
     fn handle(&mut self, changed: ListChanged, context: &mut Context<Self>) {
+        changed.told.fetch_and(!(1 << changed.kind as u8), Ordering::AcqRel);
         let Some(core) = self.core.as_ref().filter(|core| core.generation == changed.generation) else {
             return;
         };
@@ -232,6 +240,7 @@ impl ConnectionActor {
                 self.env.emit(self.server.name(), fetched.generation, event);
             }
             Ok(_) => return,
+            Err(_) if fetched.sequence < self.refresh.applied => return,
             Err(cause) => {
                 self.tools.state = match self.tools.list {
                     Some(_) => ToolsState::Stale,

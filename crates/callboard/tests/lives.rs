@@ -1,0 +1,88 @@
+//! Boards that come and go, and handlers that fail: nothing is left, nobody is owed an answer.
+
+mod peer;
+
+use callboard::{Board, BoxFuture, ServerName, ServerSpec};
+use peer::{stream, usual, within};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Notify;
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn two_hundred_boards_leave_no_thread_and_no_descriptor() {
+    let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).expect("proc").count();
+    let mut before = (0, 0);
+    for n in 0..220 {
+        let board = Board::builder()
+            .server(ServerSpec::in_process("s", "k"))
+            .in_process("k", || {
+                std::future::ready(stream(|message, lines| {
+                    drop(usual(&message).map(|answer| lines.send(answer)));
+                }))
+            })
+            .build()
+            .await
+            .expect("a board");
+        let handle = board.server("s").expect("a server");
+        within(handle.connect(None)).await.expect("connects");
+        within(board.close()).await;
+        within(board.close()).await;
+        if n == 19 {
+            before = (count("fd"), count("task"));
+        }
+    }
+    let after = (count("fd"), count("task"));
+    assert!(after.0 <= before.0 + 8 && after.1 <= before.1 + 8, "{before:?} {after:?}");
+}
+
+/// A model that panics whenever it is asked.
+struct Broken;
+
+impl callboard::Sampling for Broken {
+    fn create_message(
+        &self,
+        _: ServerName,
+        _: Box<serde_json::value::RawValue>,
+    ) -> BoxFuture<'static, Result<Box<serde_json::value::RawValue>, String>> {
+        Box::pin(async { panic!("as asked") })
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_still_owes_each_answer() {
+    const ASKED: usize = 40;
+    let (answered, all) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let (counted, done) = (answered.clone(), all.clone());
+    let board = Board::builder()
+        .sampling(Arc::new(Broken))
+        .server(ServerSpec::in_process("s", "k"))
+        .in_process("k", move || {
+            let (counted, done) = (counted.clone(), done.clone());
+            std::future::ready(stream(move |message, lines| {
+                let ask = |n: usize| {
+                    let _ = lines.send(format!(
+                        r#"{{"jsonrpc":"2.0","id":"q{n}","method":"sampling/createMessage","params":{{}}}}"#
+                    ));
+                };
+                match message["method"].as_str() {
+                    Some("notifications/initialized") => ask(0),
+                    None => {
+                        assert_eq!(message["error"]["message"], "the client failed to answer");
+                        match counted.fetch_add(1, Ordering::Relaxed) + 1 {
+                            ASKED => done.notify_one(),
+                            n => ask(n),
+                        }
+                    }
+                    Some(_) => drop(usual(&message).map(|answer| lines.send(answer))),
+                }
+            }))
+        })
+        .build()
+        .await
+        .expect("a board");
+    let handle = board.server("s").expect("a server");
+    within(handle.connect(None)).await.expect("connects");
+    within(all.notified()).await;
+    within(board.close()).await;
+}
