@@ -218,18 +218,24 @@ fn judge<'a>(lines: impl Iterator<Item = &'a str>, known: &str) -> Outcome {
     let known: BTreeSet<&str> =
         known.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     let (mut passed, mut failed) = (BTreeSet::new(), BTreeSet::new());
+    let mut is_whole = false;
     for line in lines {
         if let Some(rest) = line.strip_prefix("PASS ") {
             passed.insert(name_of(rest));
         } else if let Some(rest) = line.strip_prefix("FAIL ") {
             failed.insert(name_of(rest));
         }
+        is_whole |= line.contains(" passed, ") && line.ends_with(" failed");
     }
     let told = |names: &[&str]| names.join(", ");
     let new: Vec<&str> = failed.difference(&known).copied().collect();
     let stale: Vec<&str> = passed.intersection(&known).copied().collect();
     if passed.is_empty() {
         return Outcome::Failed("nothing passed".into());
+    }
+    // A check that broke off half-way judged only what came before.
+    if !is_whole {
+        return Outcome::Failed("it did not come to its end".into());
     }
     match (new.as_slice(), stale.as_slice()) {
         ([], []) => Outcome::Passed(format!("{} passed, {} failed as known", passed.len(), failed.len())),
@@ -283,5 +289,7 @@ mod tests {
         assert_eq!(judged(""), Outcome::Failed("1 failed: call b".into()));
         assert!(matches!(judged("call b\ntools a"), Outcome::Failed(why) if why.ends_with("tools a")));
         assert_eq!(judge(["0 passed"].into_iter(), ""), Outcome::Failed("nothing passed".into()));
+        let broken_off = judge(["PASS tools a", "Traceback"].into_iter(), "");
+        assert_eq!(broken_off, Outcome::Failed("it did not come to its end".into()));
     }
 }

@@ -7,7 +7,9 @@ use crate::output::{CliError, Exit, Screen, usage_error};
 use crate::terminal::{Interrupt, TerminalElicitation};
 use crate::{builtin, commands};
 use callboard::load::LoadOptions;
-use callboard::{Board, BoardBuilder, CallError, CallOptions, Root, ServerSpec, Settings, StartupMode};
+use callboard::{
+    Board, BoardBuilder, CallError, CallOptions, ConnHandle, Root, ServerSpec, Settings, StartupMode,
+};
 use clap::Parser;
 use std::path::Path;
 use std::process::ExitCode;
@@ -156,6 +158,29 @@ impl App {
         let settings = Settings { startup_mode: StartupMode::Lazy, ..self.config().settings.clone() };
         let builder = Board::builder().settings(settings).servers(servers);
         self.keep(self.dressed(builder, &self.config().project_folder)).await
+    }
+
+    /// The board of this run, with the one server that was named or with all. What is wrong elsewhere in the
+    /// configuration is told where all were meant.
+    pub(crate) async fn board_of(&self, name: Option<&str>) -> Result<&Board, CliError> {
+        let config = self.config();
+        let servers = match name {
+            Some(name) => vec![config.server(name)?],
+            None => config.servers(),
+        };
+        if servers.is_empty() && !self.screen.is_json() {
+            return Err(config.nothing());
+        }
+        if name.is_none() {
+            config.warn(&self.screen);
+        }
+        self.board(servers).await
+    }
+
+    /// The server of this name, on a board of its own.
+    pub(crate) async fn server(&self, name: &str) -> Result<ConnHandle, CliError> {
+        let board = self.board(vec![self.config().server(name)?]).await?;
+        board.server(name).ok_or_else(|| CliError::internal("the board lost its server"))
     }
 
     /// What this command offers to servers: its name, a person at the terminal, a folder.

@@ -90,6 +90,10 @@ fn config_check_exits_2_and_names_what_is_wrong() {
         assert_eq!(run.error()["code"], "file-missing", "{run:?}");
         assert_eq!(run.json()["problems"].as_array().map(Vec::len), Some(1), "{run:?}");
     }
+    for command in ["prompts", "resources"] {
+        let run = Home::new().run(&["--config", "no-such-file.json", command, "--json"]).exits(2);
+        assert_eq!(run.error()["code"], "file-missing", "{run:?}");
+    }
     // The good one works all the same.
     home.run(&["list"]).exits(0);
 }

@@ -102,12 +102,7 @@ async fn stdin() -> Result<String, CliError> {
 async fn find(app: &App, word: &str) -> Result<(ConnHandle, String), CliError> {
     let config = app.config();
     let qualified = match resolve(config, word, "tool")? {
-        Target::Item { server, item } => {
-            let board = app.board(vec![config.server(&server)?]).await?;
-            let handle =
-                board.server(&server).ok_or_else(|| CliError::internal("the board lost its server"))?;
-            return Ok((handle, item));
-        }
+        Target::Item { server, item } => return Ok((app.server(&server).await?, item)),
         Target::Qualified(name) => name,
     };
     let servers = config.servers();

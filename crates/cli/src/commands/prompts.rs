@@ -21,14 +21,7 @@ use std::sync::Arc;
 /// Lists the prompts of every server, or of one, as their servers answer.
 pub(super) async fn prompts(app: &App, name: Option<&str>) -> Result<(), CliError> {
     let config = app.config();
-    let servers = match name {
-        Some(name) => vec![config.server(name)?],
-        None => config.servers(),
-    };
-    if servers.is_empty() && !app.screen.is_json() {
-        return Err(config.nothing());
-    }
-    let board = app.board(servers).await?;
+    let board = app.board_of(name).await?;
     let gathered = gather(app, board, fetch, |one| section(app, one)).await?;
     if app.screen.is_json() {
         let given = gathered.iter().filter_map(|one| match &one.answer {
@@ -41,6 +34,7 @@ pub(super) async fn prompts(app: &App, name: Option<&str>) -> Result<(), CliErro
         gone.iter_mut().for_each(|one| config.scrubber.clean_json(one));
         app.screen.document(&json!({ "prompts": rows, "unavailable": gone }))?;
     }
+    config.something()?;
     ended(name.is_some(), &gathered)
 }
 
@@ -98,8 +92,7 @@ pub(super) async fn prompt(app: &App, args: PromptArgs) -> Result<(), CliError> 
             );
         }
     };
-    let board = app.board(vec![app.config().server(&name)?]).await?;
-    let server = board.server(&name).ok_or_else(|| CliError::internal("the board lost its server"))?;
+    let server = app.server(&name).await?;
     let spinner = Spinner::start(&app.screen, format!("asking {name}"));
     let Some(answer) = app.within(server.list(ListKind::Prompts)).await else {
         return Err(single(&server, None));

@@ -33,14 +33,7 @@ fn items(list: &Option<Arc<ItemList>>) -> impl Iterator<Item = &Item> {
 /// Lists the resources of every server, or of one, as their servers answer.
 pub(super) async fn resources(app: &App, name: Option<&str>) -> Result<(), CliError> {
     let config = app.config();
-    let servers = match name {
-        Some(name) => vec![config.server(name)?],
-        None => config.servers(),
-    };
-    if servers.is_empty() && !app.screen.is_json() {
-        return Err(config.nothing());
-    }
-    let board = app.board(servers).await?;
+    let board = app.board_of(name).await?;
     let gathered = gather(app, board, fetch, |one| section(app, one)).await?;
     if app.screen.is_json() {
         let rows = |pick: fn(&Lists) -> &Option<Arc<ItemList>>| -> Vec<Value> {
@@ -58,6 +51,7 @@ pub(super) async fn resources(app: &App, name: Option<&str>) -> Result<(), CliEr
             "unavailable": gone,
         }))?;
     }
+    config.something()?;
     ended(name.is_some(), &gathered)
 }
 
@@ -111,8 +105,7 @@ fn about(item: &Item) -> String {
 /// Reads one resource and prints its contents.
 pub(super) async fn read(app: &App, args: ReadArgs) -> Result<(), CliError> {
     let name = args.server.as_str();
-    let board = app.board(vec![app.config().server(name)?]).await?;
-    let server = board.server(name).ok_or_else(|| CliError::internal("the board lost its server"))?;
+    let server = app.server(name).await?;
     let spinner = Spinner::start(&app.screen, format!("reading from {name}"));
     let answer = server.read_resource(&args.uri, app.call_options()).await;
     let raw = match answer {

@@ -38,23 +38,12 @@ struct Document<'a> {
 
 /// Lists the tools of every server, or of one, as their servers answer.
 pub(super) async fn tools(app: &App, args: ToolsArgs) -> Result<(), CliError> {
-    let config = app.config();
-    let servers = match &args.name {
-        Some(name) => vec![config.server(name)?],
-        None => config.servers(),
-    };
-    if servers.is_empty() && !app.screen.is_json() {
-        return Err(config.nothing());
-    }
-    if args.name.is_none() {
-        config.warn(&app.screen);
-    }
-    let board = app.board(servers).await?;
+    let board = app.board_of(args.name.as_deref()).await?;
     let gathered = gather(app, board, fetch, |one| section(app, one, args.schema)).await?;
     if app.screen.is_json() {
         print_json(app, board, &gathered)?;
     }
-    config.something()?;
+    app.config().something()?;
     ended(args.name.is_some(), &gathered)
 }
 
