@@ -120,6 +120,26 @@ fn f304_nothing_is_left_of_ten_servers_whatever_ends_their_client() {
     assert!(failed.is_empty(), "{} of {rounds} rounds failed: {failed:#?}", failed.len());
 }
 
+/// The client is killed while it starts ten deaf servers, a little later from round to round.
+#[test]
+fn f304_nothing_is_left_when_the_client_is_killed_while_it_starts_servers() {
+    for round in 0..number("CALLBOARD_ROUNDS", 5) {
+        let family = Family::new("early");
+        let manners = |server| if server % 3 == 0 { &["--deaf", "--grandchild"][..] } else { &["--deaf"] };
+        let servers = (0..10).map(|server| (format!("deaf-{server}"), family.entry(manners(server))));
+        let file = family.write(&servers.collect());
+        let mut client =
+            family.command(callboard()).arg("--config").arg(file).arg("status").spawn().expect("starts");
+        // How many have been started when it is killed.
+        let started = 1 + round % 7;
+        let is_there = until(PATIENCE, || family.living().len() >= started);
+        client.kill().expect("killed");
+        client.wait().expect("reaped");
+        assert!(is_there, "round {round}: nothing was started: {}", family.text("stderr"));
+        family.gone_within(GUARD_MAX).unwrap_or_else(|left| panic!("round {round}: {left}"));
+    }
+}
+
 fn number(variable: &str, default: usize) -> usize {
     match std::env::var(variable) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")),
