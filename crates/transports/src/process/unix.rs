@@ -16,7 +16,6 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// Our end of the child's stdin.
@@ -48,6 +47,7 @@ pub(crate) fn start(plan: Plan) -> io::Result<Child> {
     let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(stdin))?;
     let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?;
     let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr))?;
+    let registration = guard::announce(&child_stdin)?;
     let leader = {
         let mut command = tokio::process::Command::new(plan.program);
         command.arg0(plan.name).args(plan.args).env_clear().envs(plan.env).current_dir(plan.cwd);
@@ -56,14 +56,16 @@ pub(crate) fn start(plan: Plan) -> io::Result<Child> {
         command.spawn()?
     };
     let process_id = leader.id().ok_or_else(|| io::Error::other("the child has no process id"))?;
+    let id = libc::pid_t::try_from(process_id).map_err(io::Error::other)?;
+    let registration = registration.started(id);
     let (exit_sender, exit) = oneshot::channel();
     let (orders, order_receiver) = watch::channel(Order::Live);
     let group = Group {
-        id: libc::pid_t::try_from(process_id).map_err(io::Error::other)?,
+        id,
         leader,
         is_leader_gone: false,
         exit: Some(exit_sender),
-        registration: None,
+        registration: Some(registration),
         is_gone: false,
     };
     let supervisor = tokio::spawn(group.supervise(order_receiver));
@@ -83,15 +85,12 @@ struct Group {
     leader: tokio::process::Child,
     is_leader_gone: bool,
     exit: Option<oneshot::Sender<ExitInfo>>,
-    registration: Option<JoinHandle<Registration>>,
+    registration: Option<Registration>,
     is_gone: bool,
 }
 
 impl Group {
     async fn supervise(mut self, mut orders: watch::Receiver<Order>) {
-        // Starting the guard costs a process start, which the first dial need not wait for.
-        let id = self.id;
-        self.registration = Some(tokio::task::spawn_blocking(move || guard::register(id)));
         let order = tokio::select! {
             biased;
             order = next_order(&mut orders) => order,
@@ -106,9 +105,7 @@ impl Group {
             Order::Kill | Order::Live => self.kill().await,
         }
         self.is_gone = true;
-        if let Some(registering) = self.registration.take()
-            && let Ok(registration) = registering.await
-        {
+        if let Some(registration) = self.registration.take() {
             // Blocks until the guard is gone, if this was the last group. Fails only with the runtime.
             let _ = tokio::task::spawn_blocking(move || drop(registration)).await;
         }
