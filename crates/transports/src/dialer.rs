@@ -2,6 +2,7 @@
 
 use crate::http::dial_http;
 use crate::in_process::{InProcessServers, dial_in_process};
+use crate::legacy_sse::dial_sse;
 use crate::stdio::dial_stdio;
 use callboard_core::port::{BoxFuture, CloseReason, DialRequest, Dialer, Link, RemoteKind, TransportSpec};
 
@@ -26,7 +27,8 @@ impl Dialer for Transports {
             match transport {
                 TransportSpec::Http(spec) => match spec.kind {
                     RemoteKind::Streamable | RemoteKind::Probe => dial_http(request, &spec).await,
-                    RemoteKind::Sse | RemoteKind::WebSocket => Err(CloseReason::Protocol(format!(
+                    RemoteKind::Sse => dial_sse(request, &spec).await,
+                    RemoteKind::WebSocket => Err(CloseReason::Protocol(format!(
                         "the {} transport is not built into this version",
                         spec.kind.as_str()
                     ))),
@@ -35,5 +37,15 @@ impl Dialer for Transports {
                 TransportSpec::InProcess(spec) => dial_in_process(&request, &spec, &in_process).await,
             }
         })
+    }
+
+    /// An address without a type may also be that of an HTTP+SSE server (protocol.md §1.2, config-formats.md §4.3).
+    fn dial_fallback(&self, request: DialRequest) -> Option<BoxFuture<'static, Result<Link, CloseReason>>> {
+        match request.server.spec().transport.clone() {
+            TransportSpec::Http(spec) if spec.kind == RemoteKind::Probe => {
+                Some(Box::pin(async move { dial_sse(request, &spec).await }))
+            }
+            TransportSpec::Http(_) | TransportSpec::Stdio(_) | TransportSpec::InProcess(_) => None,
+        }
     }
 }
