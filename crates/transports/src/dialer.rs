@@ -4,6 +4,7 @@ use crate::http::dial_http;
 use crate::in_process::{InProcessServers, dial_in_process};
 use crate::legacy_sse::dial_sse;
 use crate::stdio::dial_stdio;
+use crate::websocket::dial_websocket;
 use callboard_core::port::{BoxFuture, CloseReason, DialRequest, Dialer, Link, RemoteKind, TransportSpec};
 
 /// Dials every transport that this crate speaks.
@@ -28,10 +29,7 @@ impl Dialer for Transports {
                 TransportSpec::Http(spec) => match spec.kind {
                     RemoteKind::Streamable | RemoteKind::Probe => dial_http(request, &spec).await,
                     RemoteKind::Sse => dial_sse(request, &spec).await,
-                    RemoteKind::WebSocket => Err(CloseReason::Protocol(format!(
-                        "the {} transport is not built into this version",
-                        spec.kind.as_str()
-                    ))),
+                    RemoteKind::WebSocket => dial_websocket(request, &spec).await,
                 },
                 TransportSpec::Stdio(spec) => dial_stdio(&request, &spec).await,
                 TransportSpec::InProcess(spec) => dial_in_process(&request, &spec, &in_process).await,

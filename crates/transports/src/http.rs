@@ -8,12 +8,12 @@ mod answer;
 pub(crate) mod body;
 pub(crate) mod classify;
 pub(crate) mod closer;
-mod headers;
+pub(crate) mod headers;
 pub(crate) mod inbox;
 pub(crate) mod link;
 mod resume;
 pub(crate) mod standing;
-mod status;
+pub(crate) mod status;
 pub(crate) mod stream;
 
 use callboard_core::port::{CloseReason, DialRequest, HttpSpec, Link, SendHalf};

@@ -299,6 +299,16 @@ impl Client {
         Ok(Client { send, receive, closer: Some(closer), activity: Arc::default() })
     }
 
+    /// A link over WebSocket.
+    pub async fn dial_websocket(
+        spec: HttpSpec,
+        set: impl FnOnce(&mut Settings),
+    ) -> Result<Client, CloseReason> {
+        let request = request(&spec, None, set);
+        let Link { send, receive, closer, .. } = callboard_transports::dial_websocket(request, &spec).await?;
+        Ok(Client { send, receive, closer: Some(closer), activity: Arc::default() })
+    }
+
     /// Sends over a duplex link.
     pub fn put(&self, frame: &str) -> Result<(), CloseReason> {
         let SendHalf::Duplex(send) = &self.send else { panic!("not duplex") };
