@@ -114,7 +114,10 @@ async fn text_and_binary_messages_are_frames_and_batches_come_apart() {
 
 #[tokio::test]
 async fn the_subprotocol_is_offered_and_the_headers_of_the_entry_go_along() {
-    let mut server = Server::start(|mut socket| async move { drop(goodbye(&mut socket).await) }).await;
+    let mut server = Server::start(|mut socket| async move {
+        goodbye(&mut socket).await;
+    })
+    .await;
     let mut client = server.dial().await;
     let headers = (&mut server.headers).await.expect("upgraded");
     for (name, value) in [("sec-websocket-protocol", "mcp"), ("x-key", "k"), ("accept", "*/*")] {
