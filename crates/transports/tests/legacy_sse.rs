@@ -230,6 +230,22 @@ async fn what_follows_the_initialized_notification_waits_for_its_acknowledgement
 }
 
 #[tokio::test]
+async fn an_answer_to_the_server_does_not_wait_behind_calls_that_wait_for_it() {
+    let peer = Peer::start(|request| match request.method.as_str() {
+        "GET" => open_stream("/m", vec![]),
+        _ if request.calls("tools/call") => vec![Step::Hold],
+        _ => accepted(),
+    })
+    .await;
+    let client = Client::dial_sse(spec(&peer), |settings| settings.http_posts_max = 1).await.expect("dials");
+    client.put(&call(2, "tools/call")).expect("is taken");
+    client.put(&call(3, "tools/call")).expect("is taken");
+    client.put(&result(7)).expect("is taken");
+    peer.until_requests(3).await;
+    assert!(peer.seen_by("POST").iter().any(|request| request.body == result(7)));
+}
+
+#[tokio::test]
 async fn posts_over_their_number_wait_in_order_and_their_bytes_are_bounded() {
     let release = Arc::new(Notify::new());
     let gate = release.clone();

@@ -1,4 +1,7 @@
 //! The send half: frames become POSTs that run beside each other; what is over their number waits in order.
+//!
+//! Requests and everything else have lanes of their own. Some servers hold the POST of a call until it is done, and
+//! the answer or the cancellation that such a call waits for must not wait for a place behind it.
 
 use crate::http::body;
 use crate::http::link::HttpLink;
@@ -18,6 +21,8 @@ use tokio::time::timeout;
 const WAITING_FRAMES_MAX: usize = 4;
 /// Frames of any size that may wait.
 const WAITING_MAX: usize = 4_096;
+/// POSTs of notifications and answers under way at once, beside those of requests.
+const NOTICES_MAX: usize = 16;
 /// How long `notifications/initialized` keeps what follows it back. Servers refuse requests that come before it.
 const INITIALIZED_WAIT: Duration = Duration::from_secs(2);
 
@@ -26,7 +31,7 @@ const INITIALIZED_WAIT: Duration = Duration::from_secs(2);
 pub(crate) struct PostLimits {
     /// From a POST to its answer; zero is none.
     pub(crate) answer: Duration,
-    /// POSTs under way at once.
+    /// POSTs of requests under way at once.
     pub(crate) in_flight: usize,
     /// Bytes of the largest frame.
     pub(crate) frame_bytes: usize,
@@ -42,15 +47,43 @@ pub(crate) struct PostOutbox {
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Bytes>,
-    waiting_bytes: usize,
-    in_flight: usize,
+    requests: Lane,
+    notices: Lane,
     /// `notifications/initialized` is under way.
     is_held: bool,
     closed: Option<CloseReason>,
 }
 
+#[derive(Default)]
+struct Lane {
+    waiting: VecDeque<(Bytes, Posted)>,
+    bytes: usize,
+    in_flight: usize,
+}
+
+impl Lane {
+    fn next(&mut self, in_flight_max: usize) -> Option<(Bytes, Posted)> {
+        if self.in_flight >= in_flight_max {
+            return None;
+        }
+        let (frame, posted) = self.waiting.pop_front()?;
+        self.bytes -= frame.len();
+        self.in_flight += 1;
+        Some((frame, posted))
+    }
+}
+
+impl Queue {
+    fn lane(&mut self, posted: Posted) -> &mut Lane {
+        match posted {
+            Posted::Request(_) => &mut self.requests,
+            Posted::Initialized | Posted::Other => &mut self.notices,
+        }
+    }
+}
+
 /// What a frame is to the one who posts it.
+#[derive(Debug, Clone, Copy)]
 enum Posted {
     /// A request of ours, by its id.
     Request(u64),
@@ -71,50 +104,47 @@ impl PostOutbox {
     pub(crate) fn end(&self, reason: CloseReason) {
         {
             let mut queue = self.queue.lock();
-            queue.waiting = VecDeque::new();
+            (queue.requests.waiting, queue.notices.waiting) = (VecDeque::new(), VecDeque::new());
             queue.closed.get_or_insert_with(|| reason.clone());
         }
         self.link.inbox.end(reason);
     }
 
-    /// Takes a frame's place among those under way, or has it wait. True when it can leave now.
-    fn enter(&self, queue: &mut Queue, frame: &Bytes) -> Result<bool, CloseReason> {
+    fn put(self: &Arc<Self>, frame: Bytes) -> Result<(), CloseReason> {
+        let posted = posted(&frame);
+        let mut queue = self.queue.lock();
         if let Some(reason) = &queue.closed {
             return Err(reason.clone());
         }
         if self.link.is_closed() {
             return Err(CloseReason::Cancelled);
         }
-        if queue.in_flight < self.limits.in_flight && !queue.is_held && queue.waiting.is_empty() {
-            queue.in_flight += 1;
-            return Ok(true);
-        }
         let bytes_max = self.limits.frame_bytes.saturating_mul(WAITING_FRAMES_MAX);
-        if queue.waiting.len() >= WAITING_MAX || queue.waiting_bytes + frame.len() > bytes_max {
+        let (requests, notices) = (&queue.requests, &queue.notices);
+        let waiting = requests.waiting.len() + notices.waiting.len();
+        if waiting >= WAITING_MAX || requests.bytes + notices.bytes + frame.len() > bytes_max {
             let message = format!(
                 "the server acknowledges nothing: more than {WAITING_MAX} messages or {bytes_max} bytes would wait"
             );
             return Err(CloseReason::Io { kind: IoKind::Other, message });
         }
-        queue.waiting_bytes += frame.len();
-        queue.waiting.push_back(frame.clone());
-        Ok(false)
+        let lane = queue.lane(posted);
+        lane.bytes += frame.len();
+        lane.waiting.push_back((frame, posted));
+        self.release(&mut queue);
+        Ok(())
     }
 
-    /// The next frames that may leave: one in the place that has become free, and what a hold kept back.
+    /// Lets go what waits and has a place.
     fn release(self: &Arc<Self>, queue: &mut Queue) {
-        while queue.in_flight < self.limits.in_flight && !queue.is_held {
-            let Some(frame) = queue.waiting.pop_front() else { return };
-            queue.waiting_bytes -= frame.len();
-            queue.in_flight += 1;
-            self.launch(queue, frame);
+        while !queue.is_held {
+            let notice = queue.notices.next(NOTICES_MAX);
+            let Some((frame, posted)) = notice.or_else(|| queue.requests.next(self.limits.in_flight)) else {
+                return;
+            };
+            queue.is_held = matches!(posted, Posted::Initialized);
+            self.link.spawn(self.clone().run(frame, posted));
         }
-    }
-
-    fn launch(self: &Arc<Self>, queue: &mut Queue, frame: Bytes) {
-        let posted = posted(&frame);
-        queue.is_held |= matches!(posted, Posted::Initialized);
-        self.link.spawn(self.clone().run(frame, posted));
     }
 
     /// One POST from its start to what follows from its outcome.
@@ -137,7 +167,7 @@ impl PostOutbox {
         };
         {
             let mut queue = self.queue.lock();
-            queue.in_flight -= 1;
+            queue.lane(posted).in_flight -= 1;
             self.release(&mut queue);
         }
         let Err(reason) = outcome else { return };
@@ -180,12 +210,7 @@ impl PostOutbox {
 
 impl DuplexSend for PostSend {
     fn send(&self, frame: &[u8]) -> Result<(), CloseReason> {
-        let frame = Bytes::copy_from_slice(frame);
-        let mut queue = self.0.queue.lock();
-        if self.0.enter(&mut queue, &frame)? {
-            self.0.launch(&mut queue, frame);
-        }
-        Ok(())
+        self.0.put(Bytes::copy_from_slice(frame))
     }
 
     fn negotiated(&self, _negotiated: &Negotiated) {
