@@ -10,7 +10,7 @@ use std::process::Command;
 const NODE: (&str, (u32, u32)) = ("node", (20, 0));
 const PYTHON: (&str, (u32, u32)) = ("python3", (3, 11));
 /// What `play.py` may ask of the driver (fakeserver README, `needs`).
-const FEATURES: [&str; 3] = ["modern", "auto-pagination", "progress-timeout"];
+const FEATURES: [&str; 4] = ["modern", "legacy-sse", "auto-pagination", "progress-timeout"];
 
 /// Why something cannot be done on this machine, if so.
 fn lacking(needed: &[(&str, (u32, u32))]) -> Option<String> {

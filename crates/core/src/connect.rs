@@ -97,17 +97,32 @@ pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseRe
         (EraPin::Auto, None) => Greeting::Probe,
     };
     let mut dialed = Some(dialed);
+    let opening = Opening {
+        env: &env,
+        server: &server,
+        generation,
+        deadline,
+        began,
+        list_changed: &list_changed,
+        token: &token,
+    };
     loop {
-        let Established { core, io } =
-            open(&env, &server, generation, (began, deadline), &list_changed, &token).await?;
+        let Established { core, io } = opening.open().await?;
         // An exchange link is open from the start: its handshake is its first sign of life.
         if let Some(dialed) = dialed.take_if(|_| !core.is_exchange()) {
             dialed();
         }
-        // The clocks of requests stand still while a person is asked; those of a connect must not.
-        let greeted = timeout_at(deadline, greet(&core, greeting, deadline, began))
-            .await
-            .unwrap_or_else(|_| Greeted::Failed(timed_out(&core, began)));
+        let (core, io, greeted) = match opening.greet(&core, greeting).await {
+            Greeted::Failed(refusal)
+                if core.is_exchange() && greeting != Greeting::Modern && may_be_older(&refusal) =>
+            {
+                match opening.fall_back(&refusal).await {
+                    Some((older, greeted)) => (older.core, older.io, greeted),
+                    None => (core, io, Greeted::Failed(refusal)),
+                }
+            }
+            greeted => (core, io, greeted),
+        };
         match greeted {
             Greeted::Session(session) => {
                 if let Some(fingerprint) = &fingerprint {
@@ -171,36 +186,88 @@ fn speaks_of_era(reason: &CloseReason) -> bool {
     }
 }
 
-async fn open(
-    env: &Arc<Environment>,
-    server: &Admitted,
+/// The server turned `initialize` away as one does that speaks the older transport: 400, 404 or 405 without a
+/// modern error. Any other status says nothing of the transport.
+fn may_be_older(reason: &CloseReason) -> bool {
+    use callboard_protocol::code;
+    let CloseReason::Status { status, rpc, .. } = reason else { return false };
+    let is_modern = rpc.as_ref().is_some_and(|rpc| {
+        matches!(rpc.code, code::UNSUPPORTED_VERSION | code::HEADER_MISMATCH | code::MISSING_CAPABILITY)
+    });
+    matches!(status, 400 | 404 | 405) && !is_modern
+}
+
+/// What opening a link takes.
+struct Opening<'a> {
+    env: &'a Arc<Environment>,
+    server: &'a Admitted,
     generation: Generation,
-    (began, deadline): (Instant, Instant),
-    list_changed: &ListChanged,
-    token: &AliveToken,
-) -> Result<Established, Arc<CloseReason>> {
-    let request = DialRequest {
-        server: server.clone(),
-        generation,
-        deadline,
-        settings: env.settings.clone(),
-        authenticator: None,
-    };
-    let link = match timeout_at(deadline, env.dialer.dial(request)).await {
-        Ok(dialed) => dialed.map_err(Arc::new)?,
-        Err(_) => {
-            let after = began.elapsed();
-            return Err(Arc::new(CloseReason::ConnectTimedOut { after, stderr_tail: String::new() }));
+    deadline: Instant,
+    began: Instant,
+    list_changed: &'a ListChanged,
+    token: &'a AliveToken,
+}
+
+impl Opening<'_> {
+    fn request(&self) -> DialRequest {
+        DialRequest {
+            server: self.server.clone(),
+            generation: self.generation,
+            deadline: self.deadline,
+            settings: self.env.settings.clone(),
+            authenticator: None,
         }
-    };
-    let in_flight_max = server.spec().options.in_flight_max.unwrap_or(env.settings.call_in_flight_max);
-    let name = server.name().clone();
-    let core =
-        Arc::new(ConnCore::new(env.clone(), name, generation, link.send, link.diagnostics, in_flight_max));
-    let inbound = Inbound::new(core.clone(), list_changed.clone());
-    let task =
-        env.runtime.spawn(io_task::run(core.clone(), link.receive, link.closer, inbound, token.clone()));
-    Ok(Established { core: core.clone(), io: IoHandle { core, task: Some(task) } })
+    }
+
+    async fn open(&self) -> Result<Established, Arc<CloseReason>> {
+        match timeout_at(self.deadline, self.env.dialer.dial(self.request())).await {
+            Ok(dialed) => dialed.map(|link| self.start(link)).map_err(Arc::new),
+            Err(_) => {
+                let after = self.began.elapsed();
+                Err(Arc::new(CloseReason::ConnectTimedOut { after, stderr_tail: String::new() }))
+            }
+        }
+    }
+
+    /// Greets within the connect's limit: the clocks of requests stand still while a person is asked, those of
+    /// a connect must not.
+    async fn greet(&self, core: &Arc<ConnCore>, greeting: Greeting) -> Greeted {
+        timeout_at(self.deadline, greet(core, greeting, self.deadline, self.began))
+            .await
+            .unwrap_or_else(|_| Greeted::Failed(timed_out(core, self.began)))
+    }
+
+    /// Tries the dialer's older way, if it has one. None when the server does not speak that either: then the
+    /// first refusal tells more.
+    async fn fall_back(&self, refusal: &CloseReason) -> Option<(Established, Greeted)> {
+        let dialing = self.env.dialer.dial_fallback(self.request())?;
+        match timeout_at(self.deadline, dialing).await {
+            Ok(Ok(link)) => {
+                let established = self.start(link);
+                let greeted = self.greet(&established.core, Greeting::Legacy).await;
+                Some((established, greeted))
+            }
+            Ok(Err(reason)) => {
+                tracing::debug!(server = %self.server.name(), %refusal, %reason, "the older way fails too");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Sets the IO task of an open link going.
+    fn start(&self, link: crate::port::Link) -> Established {
+        let (env, options) = (self.env, &self.server.spec().options);
+        let in_flight_max = options.in_flight_max.unwrap_or(env.settings.call_in_flight_max);
+        let name = self.server.name().clone();
+        let core =
+            ConnCore::new(env.clone(), name, self.generation, link.send, link.diagnostics, in_flight_max);
+        let core = Arc::new(core);
+        let inbound = Inbound::new(core.clone(), self.list_changed.clone());
+        let io = io_task::run(core.clone(), link.receive, link.closer, inbound, self.token.clone());
+        let task = env.runtime.spawn(io);
+        Established { core: core.clone(), io: IoHandle { core, task: Some(task) } }
+    }
 }
 
 async fn greet(core: &Arc<ConnCore>, greeting: Greeting, deadline: Instant, began: Instant) -> Greeted {

@@ -64,6 +64,12 @@ pub trait Dialer: Send + Sync + 'static {
     /// # Errors
     /// The classified reason why there is no link.
     fn dial(&self, request: DialRequest) -> BoxFuture<'static, Result<Link, CloseReason>>;
+
+    /// Dials the older way that the address may stand for as well. Asked when a server has refused the handshake
+    /// of exchanges with status 400, 404 or 405 and no modern error. None where there is no other way.
+    fn dial_fallback(&self, _request: DialRequest) -> Option<BoxFuture<'static, Result<Link, CloseReason>>> {
+        None
+    }
 }
 
 /// Credentials for requests of remote transports.

@@ -13,6 +13,16 @@ struct Key {
     runtime: tokio::runtime::Id,
     dial_timeout: Duration,
     roots: Roots,
+    versions: Versions,
+}
+
+/// Which versions of HTTP a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Versions {
+    /// Whichever the server prefers.
+    Any,
+    /// HTTP/1.1 alone: what a connection must speak to become another protocol.
+    Http1,
 }
 
 /// Which certificate authorities a client trusts.
@@ -35,7 +45,7 @@ impl Roots {
     }
 }
 
-/// Clients that are kept: each runtime of a process needs two at most, and few processes have more than one.
+/// Clients that are kept: each runtime of a process needs four at most, and few processes have more than one.
 const CLIENTS_MAX: usize = 8;
 /// Idle connections kept for one host: as many as calls may be in flight to it, and then some.
 const IDLE_PER_HOST_MAX: usize = 256;
@@ -58,12 +68,36 @@ static CLIENTS: Mutex<Vec<(Key, reqwest::Client)>> = Mutex::new(Vec::new());
 /// # Panics
 /// Outside a tokio runtime.
 pub(crate) fn shared(dial_timeout: Duration, roots: Roots) -> Result<reqwest::Client, CloseReason> {
-    let key = Key { runtime: tokio::runtime::Handle::current().id(), dial_timeout, roots };
+    of_key(Key {
+        runtime: tokio::runtime::Handle::current().id(),
+        dial_timeout,
+        roots,
+        versions: Versions::Any,
+    })
+}
+
+/// The client of the current runtime whose connections may be upgraded; all else is as with [`shared`].
+///
+/// # Errors
+/// When TLS cannot be set up.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub(crate) fn upgradable(dial_timeout: Duration, roots: Roots) -> Result<reqwest::Client, CloseReason> {
+    of_key(Key {
+        runtime: tokio::runtime::Handle::current().id(),
+        dial_timeout,
+        roots,
+        versions: Versions::Http1,
+    })
+}
+
+fn of_key(key: Key) -> Result<reqwest::Client, CloseReason> {
     let mut clients = CLIENTS.lock();
     if let Some((_, client)) = clients.iter().find(|(known, _)| *known == key) {
         return Ok(client.clone());
     }
-    let client = build(dial_timeout, roots)?;
+    let client = build(key)?;
     if clients.len() == CLIENTS_MAX {
         clients.remove(0);
     }
@@ -71,14 +105,18 @@ pub(crate) fn shared(dial_timeout: Duration, roots: Roots) -> Result<reqwest::Cl
     Ok(client)
 }
 
-fn build(dial_timeout: Duration, roots: Roots) -> Result<reqwest::Client, CloseReason> {
-    let builder = match dial_timeout {
+fn build(key: Key) -> Result<reqwest::Client, CloseReason> {
+    let builder = match key.dial_timeout {
         Duration::ZERO => reqwest::Client::builder(),
         dial_timeout => reqwest::Client::builder().connect_timeout(dial_timeout),
     };
-    let builder = match roots {
+    let builder = match key.roots {
         Roots::System => builder,
         Roots::None => builder.tls_certs_only([]),
+    };
+    let builder = match key.versions {
+        Versions::Any => builder,
+        Versions::Http1 => builder.http1_only(),
     };
     builder
         .user_agent(concat!("callboard/", env!("CARGO_PKG_VERSION")))

@@ -3,5 +3,5 @@
 mod outbox;
 mod receive;
 
-pub(crate) use outbox::Outbox;
+pub(crate) use outbox::{Outbox, io_reason};
 pub(crate) use receive::{DuplexReceive, PeerWatch};

@@ -5,16 +5,16 @@
 //! and the tails of answers.
 
 mod answer;
-mod body;
+pub(crate) mod body;
 pub(crate) mod classify;
-mod closer;
-mod headers;
-mod inbox;
-mod link;
+pub(crate) mod closer;
+pub(crate) mod headers;
+pub(crate) mod inbox;
+pub(crate) mod link;
 mod resume;
-mod standing;
-mod status;
-mod stream;
+pub(crate) mod standing;
+pub(crate) mod status;
+pub(crate) mod stream;
 
 use callboard_core::port::{CloseReason, DialRequest, HttpSpec, Link, SendHalf};
 use closer::HttpCloser;
@@ -30,19 +30,27 @@ use std::sync::Arc;
 /// # Errors
 /// [`CloseReason::Protocol`] when the URL or a header of the entry cannot be used.
 pub async fn dial_http(request: DialRequest, spec: &HttpSpec) -> Result<Link, CloseReason> {
-    let url = endpoint(&spec.url)?;
-    let client = crate::client::shared(request.settings.http_dial_timeout, crate::client::Roots::of(&url))?;
-    // User info in the URL becomes a header, as the library does for requests that it builds itself.
-    let built = client.post(url).build().map_err(|error| classify::of_send(error, false))?;
-    let headers = Headers::new(built.headers().clone(), &spec.headers, request.authenticator)?;
-    let endpoint = built.url().clone();
-    let link = HttpLink::new(HttpLinkParts { client, endpoint, headers, settings: request.settings });
+    let link = unconnected(request, spec)?;
     Ok(Link {
         send: SendHalf::Exchange(Arc::new(HttpSend(link.clone()))),
         receive: Box::new(InboxReader(link.inbox.clone())),
         closer: Box::new(HttpCloser(link)),
         diagnostics: Arc::new(()),
     })
+}
+
+/// What the links over HTTP have in common: a client, prepared headers, an address. Nothing is sent.
+///
+/// # Errors
+/// [`CloseReason::Protocol`] when the URL or a header of the entry cannot be used.
+pub(crate) fn unconnected(request: DialRequest, spec: &HttpSpec) -> Result<Arc<HttpLink>, CloseReason> {
+    let url = endpoint(&spec.url)?;
+    let client = crate::client::shared(request.settings.http_dial_timeout, crate::client::Roots::of(&url))?;
+    // User info in the URL becomes a header, as the library does for requests that it builds itself.
+    let built = client.post(url).build().map_err(|error| classify::of_send(error, false))?;
+    let headers = Headers::new(built.headers().clone(), &spec.headers, request.authenticator)?;
+    let endpoint = built.url().clone();
+    Ok(HttpLink::new(HttpLinkParts { client, endpoint, headers, settings: request.settings }))
 }
 
 fn endpoint(text: &str) -> Result<Url, CloseReason> {

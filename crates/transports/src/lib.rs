@@ -1,5 +1,6 @@
 //! The transports: what opens a [`Link`](callboard_core::port::Link) to a server and carries its frames, over
-//! the pipes of a child process, over streamable HTTP, or over a stream inside this process.
+//! the pipes of a child process, over streamable HTTP or its older form HTTP+SSE, over WebSocket, or over a stream inside this
+//! process.
 //!
 //! This crate knows nothing about
 //! - what frames mean: of methods it reads only `initialize`, which mints an HTTP session,
@@ -11,11 +12,15 @@ mod dialer;
 mod duplex;
 pub mod http;
 mod in_process;
+mod legacy_sse;
 mod line;
 mod process;
 pub mod sse;
 mod stdio;
+mod websocket;
 
 pub use dialer::Transports;
 pub use in_process::{InProcessServers, dial_in_process};
+pub use legacy_sse::dial_sse;
 pub use stdio::dial_stdio;
+pub use websocket::dial_websocket;

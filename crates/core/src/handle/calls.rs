@@ -340,7 +340,9 @@ impl ConnHandle {
 fn is_end(reason: &CloseReason) -> bool {
     match reason {
         CloseReason::Ended { .. } => true,
-        CloseReason::Io { kind, .. } => matches!(kind, IoKind::BrokenPipe | IoKind::Reset),
+        CloseReason::Io { kind, .. } => {
+            matches!(kind, IoKind::BrokenPipe | IoKind::Reset | IoKind::StreamLost | IoKind::Closed)
+        }
         _ => false,
     }
 }

@@ -34,6 +34,8 @@ pub enum IoKind {
     TimedOut,
     /// `EPIPE`.
     BrokenPipe,
+    /// The peer ended a connection that has a way to say so, and said so.
+    Closed,
     /// A body that stalled.
     BodyStalled,
     /// A body that ended early.
@@ -53,6 +55,7 @@ impl IoKind {
             IoKind::Reset => "connection reset",
             IoKind::TimedOut => "connection timed out",
             IoKind::BrokenPipe => "broken pipe",
+            IoKind::Closed => "closed by the server",
             IoKind::BodyStalled => "body timeout",
             IoKind::BodyCut => "body ended early",
             IoKind::StreamLost => "SSE stream disconnected",

@@ -83,6 +83,16 @@ impl Headers {
         Ok(headers)
     }
 
+    /// For the GET that asks for another protocol. What the entry says of `Accept` is about HTTP answers.
+    ///
+    /// # Errors
+    /// When HTTP does not allow a header of the authenticator.
+    pub(crate) fn for_upgrade(&self) -> Result<HeaderMap, CloseReason> {
+        let mut headers = self.for_delete()?;
+        headers.remove(ACCEPT);
+        Ok(headers)
+    }
+
     fn authenticate(&self, headers: &mut HeaderMap) -> Result<(), CloseReason> {
         match &self.authenticator {
             Some(authenticator) => put_secrets(headers, &authenticator.headers()),

@@ -79,6 +79,11 @@ impl HttpLink {
         tasks
     }
 
+    /// Was the link closed on this side?
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
     /// Runs background work that ends with the link.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock();

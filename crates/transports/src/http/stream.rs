@@ -72,6 +72,11 @@ impl EventStream {
         EventStream { response, parser: SseParser::new(event_bytes_max) }
     }
 
+    /// Where it came from, after redirects.
+    pub(crate) fn url(&self) -> &reqwest::Url {
+        self.response.url()
+    }
+
     /// The next item, or none at a clean end; `on_bytes` is told of every piece that comes.
     ///
     /// # Errors

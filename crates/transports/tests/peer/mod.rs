@@ -249,6 +249,29 @@ pub struct Client {
 
 pub type Answer = Pin<Box<dyn Future<Output = Result<Reply, CloseReason>> + Send>>;
 
+/// A request to dial an entry.
+pub fn request(
+    spec: &HttpSpec,
+    authenticator: Option<Arc<dyn Authenticator>>,
+    set: impl FnOnce(&mut Settings),
+) -> DialRequest {
+    let mut settings = Settings::default();
+    set(&mut settings);
+    let entry = ServerSpec::new("peer", TransportSpec::Http(spec.clone()));
+    DialRequest {
+        server: callboard_policy::admit::admit([entry]).admitted.remove(0),
+        generation: Generation(1),
+        deadline: Instant::now() + BOUND,
+        settings: Arc::new(settings),
+        authenticator,
+    }
+}
+
+/// A JSON-RPC request.
+pub fn call(id: u64, method: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{}}}}"#)
+}
+
 impl Client {
     pub async fn dial(url: &str) -> Client {
         Client::dial_with(HttpSpec { url: url.into(), ..HttpSpec::default() }, |_| {}).await.expect("dials")
@@ -263,19 +286,50 @@ impl Client {
         authenticator: Option<Arc<dyn Authenticator>>,
         set: impl FnOnce(&mut Settings),
     ) -> Result<Client, CloseReason> {
-        let mut settings = Settings::default();
-        set(&mut settings);
-        let entry = ServerSpec::new("peer", TransportSpec::Http(spec.clone()));
-        let request = DialRequest {
-            server: callboard_policy::admit::admit([entry]).admitted.remove(0),
-            generation: Generation(1),
-            deadline: Instant::now() + BOUND,
-            settings: Arc::new(settings),
-            authenticator,
-        };
+        let request = request(&spec, authenticator, set);
         let Link { send, receive, closer, .. } =
             callboard_transports::http::dial_http(request, &spec).await?;
         Ok(Client { send, receive, closer: Some(closer), activity: Arc::default() })
+    }
+
+    /// A link over HTTP+SSE.
+    pub async fn dial_sse(spec: HttpSpec, set: impl FnOnce(&mut Settings)) -> Result<Client, CloseReason> {
+        let request = request(&spec, None, set);
+        let Link { send, receive, closer, .. } = callboard_transports::dial_sse(request, &spec).await?;
+        Ok(Client { send, receive, closer: Some(closer), activity: Arc::default() })
+    }
+
+    /// A link over WebSocket.
+    pub async fn dial_websocket(
+        spec: HttpSpec,
+        set: impl FnOnce(&mut Settings),
+    ) -> Result<Client, CloseReason> {
+        let request = request(&spec, None, set);
+        let Link { send, receive, closer, .. } = callboard_transports::dial_websocket(request, &spec).await?;
+        Ok(Client { send, receive, closer: Some(closer), activity: Arc::default() })
+    }
+
+    /// Sends over a duplex link.
+    pub fn put(&self, frame: &str) -> Result<(), CloseReason> {
+        let SendHalf::Duplex(send) = &self.send else { panic!("not duplex") };
+        send.send(frame.as_bytes())
+    }
+
+    /// The next message, which is the result that [`result`] makes for this id.
+    pub async fn receives_result(&mut self, id: u64) {
+        match self.receive().await {
+            Ok(InFrame::Frame(callboard_protocol::Frame::Reply(reply))) => is_result(Ok(reply), id),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Reads to the end of the link.
+    pub async fn end(&mut self) -> CloseReason {
+        loop {
+            if let Err(reason) = self.receive().await {
+                return reason;
+            }
+        }
     }
 
     /// A link that has been through the legacy handshake.
@@ -299,8 +353,11 @@ impl Client {
     }
 
     pub fn negotiated(&self, version: ProtocolVersion) {
-        let SendHalf::Exchange(send) = &self.send else { panic!("no exchanges") };
-        send.negotiated(&Negotiated { version, era: version.era() });
+        let negotiated = Negotiated { version, era: version.era() };
+        match &self.send {
+            SendHalf::Exchange(send) => send.negotiated(&negotiated),
+            SendHalf::Duplex(send) => send.negotiated(&negotiated),
+        }
     }
 
     pub fn start(&self, id: u64, method: &str) -> Answer {
@@ -310,7 +367,7 @@ impl Client {
     pub fn start_with(&self, id: u64, method: &str, headers: &[(&str, &str)], is_listen: bool) -> Answer {
         let SendHalf::Exchange(send) = &self.send else { panic!("no exchanges") };
         let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{}}}}"#);
+        let frame = call(id, method);
         send.exchange(Exchange {
             id,
             frame: frame.into(),

@@ -18,7 +18,7 @@ const SERVER: &str = "server";
 pub(crate) fn unsupported(job: &Scripted) -> Option<&'static str> {
     match job.transport.as_str() {
         _ if job.oauth => Some("there is no OAuth yet"),
-        "stdio" | "http" => None,
+        "stdio" | "http" | "sse" => None,
         _ => Some("there is no such transport yet"),
     }
 }
@@ -173,10 +173,10 @@ fn spec(job: &Scripted) -> ServerSpec {
             cwd: job.cwd.clone(),
             ..StdioSpec::default()
         }),
-        _ => TransportSpec::Http(HttpSpec {
+        named => TransportSpec::Http(HttpSpec {
             url: job.url.clone(),
             headers: job.headers.iter().map(secret).collect(),
-            kind: RemoteKind::Streamable,
+            kind: if named == "sse" { RemoteKind::Sse } else { RemoteKind::Streamable },
         }),
     };
     ServerSpec::new(SERVER, transport)
