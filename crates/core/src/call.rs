@@ -219,7 +219,8 @@ impl ToolReply {
         ToolReply { raw }
     }
 
-    /// The whole result as the server sent it, unknown members too.
+    /// The whole result as the server sent it, unknown members too. Of a result of 16 KiB and more only the
+    /// outer shape has been looked at; [`ToolReply::read`] says whether the rest is JSON.
     pub fn raw(&self) -> &str {
         callboard_protocol::json::text(&self.raw)
     }
