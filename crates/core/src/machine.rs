@@ -174,8 +174,6 @@ pub enum Effect {
     CloseLink(Generation),
     /// Set a timer.
     ArmTimer(TimerToken, Instant),
-    /// Fetch the lists of the new session.
-    FetchLists(Generation),
 }
 
 /// The numbers that govern one server.
@@ -303,8 +301,7 @@ impl ConnMachine {
                 // A reconnect counts as an attempt until the connection has lasted.
                 let attempt = if self.was_connected { attempt + 1 } else { 0 };
                 self.was_connected = true;
-                let effects = vec![Effect::ReleasePermit, Effect::FetchLists(generation)];
-                (State::Connected { generation, since: now, attempt }, effects)
+                (State::Connected { generation, since: now, attempt }, vec![Effect::ReleasePermit])
             }
             Event::ConnectFailed(generation, reason) if phase_generation(phase) == Some(generation) => {
                 let (state, mut effects) = self.connect_failed(attempt, reason, now, rules);

@@ -117,7 +117,6 @@ fn shown_effect(effect: &Effect) -> String {
         Effect::CancelDial => "cancel-dial".into(),
         Effect::CloseLink(generation) => format!("close({generation})"),
         Effect::ArmTimer(..) => "timer".into(),
-        Effect::FetchLists(generation) => format!("lists({generation})"),
     }
 }
 

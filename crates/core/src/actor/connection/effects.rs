@@ -54,9 +54,6 @@ impl ConnectionActor {
                 let wait = at.saturating_duration_since(Instant::now());
                 context.run_later(wait, move |_, context| context.notify(TimerDone(token)));
             }
-            Effect::FetchLists(_) => {
-                // Carried out in `established`, once the core is in place.
-            }
         }
     }
 
