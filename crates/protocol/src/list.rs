@@ -118,18 +118,6 @@ impl<'a> PageShape<'a> {
     }
 }
 
-#[derive(Deserialize)]
-struct ItemShape<'a> {
-    #[serde(borrow, default)]
-    name: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    uri: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "uriTemplate")]
-    template: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "inputSchema")]
-    input_schema: Option<&'a RawValue>,
-}
-
 impl Page {
     /// Reads a raw list result. Items decode one by one: a bad one is reported, its neighbours stay.
     ///
@@ -174,21 +162,27 @@ fn read_item(kind: ListKind, item: &str, position: usize) -> Result<Box<str>, Li
     if !crate::json::is_object(item) {
         return Err(at("not an object"));
     }
-    let shape: ItemShape<'_> = serde_json::from_str(item).map_err(|error| at(&error.to_string()))?;
-    let key = match kind {
-        ListKind::Tools | ListKind::Prompts => shape.name,
-        ListKind::Resources => shape.uri,
-        ListKind::ResourceTemplates => shape.template,
-    };
-    let key = key.and_then(|key| crate::json::string(key.get()));
+    let (mut key, mut input_schema, mut bad) = (None, None, None);
+    for member in crate::scan::members(item) {
+        let (name, value) = member.map_err(|error| at(&error.to_string()))?;
+        if !crate::json::is_value(value) {
+            bad = Some(name);
+        }
+        match name.trim_matches('"') {
+            name if name == kind.item_key() => key = crate::json::string(value),
+            "inputSchema" => input_schema = Some(value),
+            _ => {}
+        }
+    }
     let Some(key) = key.filter(|key| !key.is_empty()) else {
         return Err(at(&format!("{:?} is missing or not a text", kind.item_key())));
     };
-    if kind == ListKind::Tools
-        && !shape.input_schema.is_some_and(|schema| crate::json::is_object(schema.get()))
-    {
-        let message = "\"inputSchema\" is missing or not an object".to_owned();
-        return Err(ListProblem { item: key.into_owned(), message });
+    let of_key = |message: String| ListProblem { item: key.to_string(), message };
+    if let Some(name) = bad {
+        return Err(of_key(format!("{name} is not JSON")));
+    }
+    if kind == ListKind::Tools && !input_schema.is_some_and(crate::json::is_object) {
+        return Err(of_key("\"inputSchema\" is missing or not an object".to_owned()));
     }
     Ok(key.into_owned().into_boxed_str())
 }
@@ -253,6 +247,18 @@ mod tests {
         assert_eq!(names, ["good", "also"]);
         assert_eq!(page.problems.len(), 4);
         assert_eq!(page.next_cursor.as_deref(), Some(&b"\"\""[..]));
+    }
+
+    #[test]
+    fn an_item_that_is_no_json_inside_harms_itself_alone() {
+        for bad in [r#""x":NaN"#, r#""x":"\q""#, r#""x":{"y":[1,]}"#, "\"x\":\"a\nb\"", r#""x":tru"#] {
+            let raw = format!(
+                r#"{{"tools":[{{"name":"bad","inputSchema":{{}},{bad}}},{{"name":"good","inputSchema":{{}},"d":"\n"}}]}}"#
+            );
+            let page = Page::read(ListKind::Tools, &Bytes::from(raw)).expect("reads");
+            let names: Vec<&str> = page.items.iter().map(|item| &*item.key).collect();
+            assert_eq!((names.as_slice(), page.problems.len()), (&["good"][..], 1), "{bad}");
+        }
     }
 
     #[test]
