@@ -78,9 +78,10 @@ impl Cause {
             CloseReason::Status { status: 500.. | 408 | 429, retry_after, .. } => {
                 Cause::Passing { retry_after_ms: retry_after.map_or(0, |time| time.as_millis() as u64) }
             }
-            CloseReason::Io { .. } | CloseReason::Unreachable { .. } | CloseReason::Spawn { .. } => {
-                Cause::Passing { retry_after_ms: 0 }
-            }
+            CloseReason::Io { .. }
+            | CloseReason::Unreachable { .. }
+            | CloseReason::Spawn { .. }
+            | CloseReason::NoReply => Cause::Passing { retry_after_ms: 0 },
             _ => Cause::Lasting,
         }
     }
@@ -282,19 +283,19 @@ impl Life {
         self.causes.iter().any(|(at, cause)| *at == now && is(*cause))
     }
 
-    /// The causes that may be behind what the board says now: seen in this instant; for an attempt that ran
-    /// into its limit, that.
+    /// The causes that may be behind what the board says now, the latest last: seen in this instant; for an attempt
+    /// that ran into its limit, that.
     fn plausible(&self, now: u64) -> Vec<Cause> {
-        let mut causes: Vec<Cause> =
-            self.causes.iter().filter(|(at, _)| *at == now).map(|(_, cause)| *cause).collect();
+        let mut causes = Vec::new();
         if let Stand::Trying { since_ms } = self.stand {
-            if now >= since_ms + self.numbers.connect_timeout_ms {
-                causes.push(Cause::TimedOut);
-            }
             // What a broken write leads to shows a little later, when the child's own end is waited for.
             let late = self.causes.iter().filter(|(at, _)| *at < now && now <= at + TRUE_END_WAIT_MS);
             causes.extend(late.map(|(_, cause)| *cause));
+            if now >= since_ms + self.numbers.connect_timeout_ms {
+                causes.push(Cause::TimedOut);
+            }
         }
+        causes.extend(self.causes.iter().filter(|(at, _)| *at == now).map(|(_, cause)| *cause));
         causes
     }
 

@@ -197,6 +197,9 @@ impl World {
         for server in &mut state.servers {
             server.down_until_ms = 0;
         }
+        for line in state.lines.values_mut() {
+            line.live_on();
+        }
     }
 
     /// A server goes away for so long. With 0 it only loses its links.

@@ -21,9 +21,9 @@ impl Scenario {
         }
         let callers = vec![
             CallerPlan {
-                count: 1 + servers / 10,
+                count: 1 + servers / 5,
                 servers: Vec::new(),
-                think_ms: [1_000, 9_000],
+                think_ms: [500, 8_000],
                 timeout_ms: [2_000, 60_000],
                 cancel_percent: 3,
             },
@@ -42,7 +42,8 @@ impl Scenario {
             },
         ];
         let mut actions: Vec<UserAction> = Vec::new();
-        for _ in 0..servers / 5 {
+        // Some three an hour and server.
+        for _ in 0..u64::from(servers) * duration_ms / 1_200_000 {
             let plan = rng.one_of(&plans);
             if plan.denied {
                 continue;
@@ -77,14 +78,14 @@ fn server(seed: u64, number: u32, duration_ms: u64) -> ServerPlan {
         plan.in_flight_max = Some(rng.between([1, 3]) as usize);
     }
     plan.denied = rng.percent(4);
-    let faults = *rng.one_of(&[0, 1, 1, 2, 2, 3]);
+    let faults = *rng.one_of(&[0, 1, 2, 3, 4, 6]);
     plan.faults = (0..faults).map(|_| fault(&mut rng, &plan, duration_ms)).collect();
     plan
 }
 
 fn fault(rng: &mut Rng, plan: &ServerPlan, duration_ms: u64) -> Fault {
-    let from_ms = rng.below(duration_ms * 3 / 4);
-    let until_ms = from_ms + rng.between([10_000, (duration_ms / 3).max(10_001)]);
+    let from_ms = rng.below(duration_ms * 7 / 8);
+    let until_ms = from_ms + rng.between([10_000, (duration_ms / 2).max(10_001)]);
     let percent = rng.between([5, 60]);
     let http = plan.transport == Transport::Http;
     match rng.below(16) {
@@ -92,8 +93,8 @@ fn fault(rng: &mut Rng, plan: &ServerPlan, duration_ms: u64) -> Fault {
         1 | 2 => Fault::Flap {
             from_ms,
             until_ms,
-            every_ms: rng.between([5_000, 300_000]),
-            down_ms: *rng.one_of(&[0, 300, 4_000, 40_000]),
+            every_ms: rng.between([3_000, 120_000]),
+            down_ms: *rng.one_of(&[0, 300, 4_000, 40_000, 90_000]),
         },
         3 => Fault::CrashLoop { from_ms, until_ms, lives_ms: rng.between([0, 40_000]) },
         4 => Fault::Slow { from_ms, until_ms, percent, answer_ms: [1_000, 90_000] },

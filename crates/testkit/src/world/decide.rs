@@ -163,7 +163,12 @@ impl State {
                 r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32022,"message":"version","data":{{"supported":["2026-07-28"],"requested":"2025-11-25"}}}}}}"#
             ),
         };
-        let mark = is_greeting.then_some(Mark::Greeting);
+        let mark = match (is_greeting, method) {
+            (true, _) => Some(Mark::Greeting),
+            // What a probe is answered says which way to go on.
+            (false, "server/discover") => None,
+            (false, _) => Some(Mark::Refusal),
+        };
         self.answer(server, id, answer, mark, now, rng)
     }
 

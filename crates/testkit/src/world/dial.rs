@@ -3,6 +3,7 @@
 use super::decide::{Act, refusal_at};
 use super::line::{Line, Mark, Next, What};
 use super::{State, World};
+use crate::model::Cause;
 use crate::rng::Rng;
 use crate::scenario::{Fault, HangPhase, Transport};
 use callboard_core::port::{
@@ -157,6 +158,7 @@ impl State {
                         line.is_greeted = true;
                         self.books.greeted(server, generation);
                     }
+                    Some(Mark::Refusal) => self.books.saw(server, generation, now, Cause::Lasting),
                     Some(Mark::Call(number)) => drop(line.calls.remove(number)),
                     None => {}
                 }

@@ -38,6 +38,8 @@ pub(crate) struct Line {
 pub(crate) enum Mark {
     /// The server has done its part of the handshake.
     Greeting,
+    /// The server refuses the handshake.
+    Refusal,
     /// The answer to a call.
     Call(u64),
 }
@@ -134,6 +136,13 @@ impl Line {
     pub(crate) fn end_later(&mut self, at_ms: u64, reason: CloseReason) {
         if !self.is_broken {
             self.push(at_ms, What::End(reason));
+        }
+    }
+
+    /// Takes back an end that was to come later.
+    pub(crate) fn live_on(&mut self) {
+        if !self.is_broken {
+            self.inward.retain(|Reverse(item)| matches!(item.what, What::Text(..)));
         }
     }
 
