@@ -5,6 +5,7 @@ use crate::event::{BoardEvent, EventKind};
 use crate::handler::Handlers;
 use crate::port::{Dialer, EraMemory, Generation, ServerName};
 use crate::settings::Settings;
+use crate::timeline::Timelines;
 use callboard_protocol::Era;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -34,6 +35,11 @@ pub struct Environment {
     pub runtime: Handle,
     /// When the board was built.
     pub built_at: Instant,
+    /// What all chance comes from; each server's numbers are forked from it by its name.
+    pub seed: u64,
+    pub(crate) timelines: Timelines,
+    /// Counts requests for dial permits, in the order of asking.
+    pub(crate) tickets: AtomicU64,
     /// Grows whenever something that the catalog shows has changed.
     pub(crate) version: AtomicU64,
     events: broadcast::Sender<BoardEvent>,
@@ -53,6 +59,9 @@ impl Environment {
             eras: Arc::new(EraVerdicts::default()),
             runtime,
             built_at: Instant::now(),
+            seed: 0,
+            timelines: Timelines::default(),
+            tickets: AtomicU64::new(1),
             version: AtomicU64::new(1),
             events: broadcast::channel(EVENTS_MAX).0,
             alive: Mutex::new(None),
@@ -67,8 +76,9 @@ impl Environment {
 
     pub(crate) fn emit(&self, server: &ServerName, generation: Generation, event: EventKind) {
         tracing::debug!(%server, %generation, ?event, "board event");
+        let at_ms = self.built_at.elapsed().as_millis() as u64;
+        self.timelines.record(server, at_ms, generation.0, &event);
         if self.events.receiver_count() > 0 {
-            let at_ms = self.built_at.elapsed().as_millis() as u64;
             let server = server.as_str().to_owned();
             let _ = self.events.send(BoardEvent { at_ms, server, generation: generation.0, event });
         }

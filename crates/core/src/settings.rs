@@ -212,12 +212,16 @@ settings! {
     reconnect_backoff_max: Duration = ms(30_000), "reconnect.backoff_ms_max";
     /// Each gap is the last one times this.
     reconnect_backoff_factor: f64 = 2.0, "reconnect.backoff_factor";
+    /// The part of a gap, 0 to 1, that chance may add to it.
+    reconnect_jitter: f64 = 0.0, "reconnect.jitter";
     /// Dead children are restarted.
     reconnect_stdio: bool = true, "reconnect.stdio";
     /// A connection of this age that answered something starts the count anew.
     reconnect_reset_after: Duration = ms(30_000), "reconnect.reset_after_ms";
     /// Gap of the slow retry of a failed remote server; 0 is off.
     reconnect_slow_retry: Duration = ms(300_000), "reconnect.slow_retry_ms";
+    /// What is under way on a connection whose entry has changed may take so long; 0 ends it at once.
+    reconnect_drain: Duration = ms(30_000), "reconnect.drain_ms";
     /// Terminal failures in a row that end a connection.
     health_strikes_max: usize = 3, "health.strikes_max";
     /// A listen stream shorter than this is short.

@@ -6,7 +6,7 @@ use crate::catalog::ItemList;
 use crate::conn_core::ConnCore;
 use crate::handle::Command;
 use crate::lists;
-use crate::machine::State;
+use crate::machine::{DisabledBy, State};
 use crate::port::{Delivery, Generation};
 use crate::view;
 use callboard_protocol::Era;
@@ -117,7 +117,14 @@ impl ConnHandle {
                 (format!("{reason}{next}"), Some(reason.clone()))
             }
             State::Disabled { .. } if !self.0.env.is_open() => return Some(CallError::Closed),
-            State::Disabled { .. } => ("it is switched off".into(), None),
+            State::Disabled { by, .. } => {
+                let message = match by {
+                    DisabledBy::User => "it is switched off",
+                    DisabledBy::Entry => "it is switched off by its entry",
+                    DisabledBy::Removed => "it was removed from the board",
+                };
+                (message.into(), None)
+            }
         };
         Some(CallError::NotConnected { server, message, reason })
     }
