@@ -100,6 +100,9 @@ pub(crate) struct ConnShared {
     pub sequence: AtomicU64,
     pub timeline: Arc<Timeline>,
     demanded: AtomicBool,
+    /// Commands that change what a snapshot says, as they were given and as they were carried out.
+    given: AtomicU64,
+    carried_out: AtomicU64,
     commands: CommandSink,
 }
 
@@ -122,8 +125,35 @@ impl ConnShared {
             tools_changed: watch::Sender::new(0),
             sequence: AtomicU64::new(1),
             demanded: AtomicBool::new(false),
+            given: AtomicU64::new(0),
+            carried_out: AtomicU64::new(0),
             commands,
         }
+    }
+
+    fn give(&self, command: Command) {
+        self.given.fetch_add(1, Ordering::AcqRel);
+        (self.commands)(command);
+    }
+
+    /// One of the commands that were given has been carried out, and what came of it will be published.
+    pub(crate) fn note_carried_out(&self) {
+        self.carried_out.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Of the commands that were given up to now, none will be carried out any more.
+    pub(crate) fn forget_commands(&self) {
+        self.carried_out.store(self.given.load(Ordering::Acquire), Ordering::Release);
+    }
+
+    /// Nobody will carry out a command again.
+    pub(crate) fn end_commands(&self) {
+        self.carried_out.store(u64::MAX / 2, Ordering::Release);
+    }
+
+    /// The snapshot is older than what was asked for.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.carried_out.load(Ordering::Acquire) < self.given.load(Ordering::Acquire)
     }
 
     /// Publishes a moment and wakes everybody who waits for a change.
@@ -227,17 +257,17 @@ impl ConnHandle {
     /// Drops the connection or the attempt to make one, if there is one, and connects anew at once; a failed server
     /// and one that waits for a login are tried again. A server that is switched off stays so.
     pub fn reconnect(&self) {
-        (self.0.commands)(Command::Reconnect);
+        self.0.give(Command::Reconnect);
     }
 
     /// Switches the server on again.
     pub fn enable(&self) {
-        (self.0.commands)(Command::Enable);
+        self.0.give(Command::Enable);
     }
 
     /// Switches the server off; its calls fail.
     pub fn disable(&self) {
-        (self.0.commands)(Command::Disable);
+        self.0.give(Command::Disable);
     }
 
     pub(crate) fn tools_snapshot(&self) -> Tools {

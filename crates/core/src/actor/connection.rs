@@ -7,9 +7,9 @@
 
 mod causes;
 mod effects;
-mod messages;
-mod replace;
-mod tools;
+pub(super) mod messages;
+pub(super) mod replace;
+pub(super) mod tools;
 
 pub(crate) use messages::{Close, Command};
 pub(crate) use replace::{EntryDisabled, Remove, Replace, leads_to_the_same};
@@ -223,8 +223,9 @@ impl Drop for ConnectionActor {
             self.machine.state = State::Disabled { by: DisabledBy::User, since: Instant::now() };
             self.metrics.entered(shape(&self.machine.state).0);
             self.forget_core();
-            self.publish();
         }
+        self.shared.end_commands();
+        self.publish();
         self.end_all();
         if let Some(task) = self.dial.take() {
             task.abort();

@@ -61,14 +61,23 @@ impl Handler<Command> for ConnectionActor {
         match command {
             _ if self.closing => {}
             handle::Command::Demand => self.step(Event::Demand, context),
-            handle::Command::Reconnect => self.step(Event::Reconnect, context),
-            handle::Command::Enable => self.step(Event::Enable, context),
+            handle::Command::Reconnect => self.obey(Event::Reconnect, context),
+            handle::Command::Enable => self.obey(Event::Enable, context),
             handle::Command::Disable => {
-                self.step(Event::Disable, context);
+                self.obey(Event::Disable, context);
                 self.end_all();
             }
             handle::Command::ToolsFetched(fetched) => self.tools_fetched(fetched),
         }
+    }
+}
+
+impl ConnectionActor {
+    /// Carries out what a person asked for. Published even if nothing changes: somebody may wait for it.
+    fn obey(&mut self, event: Event, context: &mut Context<Self>) {
+        self.step(event, context);
+        self.shared.note_carried_out();
+        self.publish();
     }
 }
 
@@ -157,6 +166,7 @@ impl Handler<Panicked> for ConnectionActor {
         self.env.emit(self.server.name(), self.machine.generation, EventKind::ActorPanicked { restarted });
         self.step(Event::Panicked { restarted }, context);
         // What a lost message would have published wakes those who waited for it.
+        self.shared.forget_commands();
         self.publish();
     }
 }

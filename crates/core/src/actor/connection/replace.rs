@@ -25,7 +25,7 @@ pub(crate) struct Remove(pub mpsc::Sender<()>);
 /// What is under way on a replaced generation has had its time.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(super) struct DrainOverdue(pub Generation);
+pub(crate) struct DrainOverdue(pub Generation);
 
 /// Both entries lead to the same connection; they may come from different files.
 pub(crate) fn leads_to_the_same(one: &ServerSpec, other: &ServerSpec) -> bool {

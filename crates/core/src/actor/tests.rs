@@ -1,0 +1,8 @@
+//! The actors in a small world: what configuration, people and servers do to a connection at each moment of its
+//! life.
+
+mod apply;
+mod by_hand;
+mod catalog;
+mod stale;
+mod world;
