@@ -5,10 +5,11 @@ use crate::event::{BoardEvent, EventKind};
 use crate::handler::Handlers;
 use crate::port::{Dialer, EraMemory, Generation, ServerName};
 use crate::settings::Settings;
+use crate::telemetry;
 use crate::timeline::Timelines;
 use callboard_protocol::Era;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,6 +39,7 @@ pub struct Environment {
     /// What all chance comes from; each server's numbers are forked from it by its name.
     pub seed: u64,
     pub(crate) timelines: Timelines,
+    pub(crate) states: StateCounts,
     /// Counts requests for dial permits, in the order of asking.
     pub(crate) tickets: AtomicU64,
     /// Grows whenever something that the catalog shows has changed.
@@ -61,6 +63,7 @@ impl Environment {
             built_at: Instant::now(),
             seed: 0,
             timelines: Timelines::default(),
+            states: StateCounts::default(),
             tickets: AtomicU64::new(1),
             version: AtomicU64::new(1),
             events: broadcast::channel(EVENTS_MAX).0,
@@ -108,6 +111,29 @@ impl Environment {
     /// A token of something that must have ended before the board has.
     pub(crate) fn alive_token(&self) -> Option<mpsc::Sender<()>> {
         self.alive.lock().clone()
+    }
+}
+
+/// How many servers are in each state, by the states' words.
+#[derive(Default)]
+pub(crate) struct StateCounts(Mutex<BTreeMap<&'static str, usize>>);
+
+impl StateCounts {
+    /// One more server is in this state.
+    pub(crate) fn entered(&self, state: &'static str) {
+        self.change(state, |count| count + 1);
+    }
+
+    /// One server less is in this state.
+    pub(crate) fn left(&self, state: &'static str) {
+        self.change(state, |count| count.saturating_sub(1));
+    }
+
+    fn change(&self, state: &'static str, change: impl FnOnce(usize) -> usize) {
+        let mut counts = self.0.lock();
+        let count = counts.entry(state).or_default();
+        *count = change(*count);
+        telemetry::servers(state, *count);
     }
 }
 

@@ -117,6 +117,27 @@ impl Value for StartupMode {
     }
 }
 
+/// Which answer to a request that carried our session id means that the session has expired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExpiredRule {
+    /// Status 404 or 410, whatever the body.
+    #[default]
+    Status,
+    /// Status 404 with the JSON-RPC error code -32001, which no text defines but some servers send.
+    StatusAndCode,
+}
+
+impl Value for ExpiredRule {
+    const EXPECTED: &'static str = "status or status-and-code";
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "status" => Some(ExpiredRule::Status),
+            "status-and-code" => Some(ExpiredRule::StatusAndCode),
+            _ => None,
+        }
+    }
+}
+
 macro_rules! settings {
     ($($(#[$doc:meta])* $field:ident: $kind:ty = $default:expr, $key:literal;)*) => {
         /// The settings of a board. Fields are named after their keys; times are [`Duration`]s, zero is off
@@ -224,6 +245,8 @@ settings! {
     reconnect_drain: Duration = ms(30_000), "reconnect.drain_ms";
     /// Terminal failures in a row that end a connection.
     health_strikes_max: usize = 3, "health.strikes_max";
+    /// Which answer means that our session has expired.
+    session_expired_rule: ExpiredRule = ExpiredRule::Status, "session.expired_rule";
     /// A listen stream shorter than this is short.
     listen_short: Duration = ms(10_000), "listen.short_ms";
     /// Reopenings of short listen streams.

@@ -17,7 +17,7 @@
 
 mod life;
 
-pub(crate) use life::{LifeMetrics, PermitGauge};
+pub(crate) use life::*;
 
 use crate::port::ServerName;
 use metrics::{Counter, Histogram, counter, histogram};

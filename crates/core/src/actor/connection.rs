@@ -23,7 +23,7 @@ use crate::handle::{ConnShared, ConnSnapshot, Tools, ToolsState};
 use crate::io_task::Gone;
 use crate::machine::{ConnMachine, DisabledBy, Event, Phase, Rules, State};
 use crate::port::{Admitted, Generation};
-use crate::telemetry::LifeMetrics;
+use crate::telemetry;
 use crate::view;
 use actix::prelude::*;
 use causes::Ending;
@@ -40,7 +40,6 @@ pub struct ConnectionActor {
     connector: Addr<ConnectorActor>,
     rules: Rules,
     machine: ConnMachine,
-    metrics: LifeMetrics,
     /// The request for a permit that has not been given back, granted or not.
     ticket: Option<Ticket>,
     permit: Option<Permit>,
@@ -79,8 +78,7 @@ impl ConnectionActor {
             (snapshot.server.clone(), snapshot.machine.clone())
         };
         let rules = rules(&env, &server);
-        let metrics = LifeMetrics::new(server.name());
-        metrics.entered(shape(&machine.state).0);
+        env.states.entered(shape(&machine.state).0);
         guard::start(move |_| ConnectionActor {
             env,
             server,
@@ -88,7 +86,6 @@ impl ConnectionActor {
             connector,
             rules,
             machine,
-            metrics,
             ticket: None,
             permit: None,
             overdue: None,
@@ -132,8 +129,8 @@ impl ConnectionActor {
         }
         let after = shape(&self.machine.state);
         if before.0 != after.0 {
-            self.metrics.left(before.0);
-            self.metrics.entered(after.0);
+            self.env.states.left(before.0);
+            self.env.states.entered(after.0);
         }
         if before != after {
             let is_phase = before.0 == after.0 && after.1 != Some(view::phase_word(Phase::Dormant));
@@ -166,7 +163,7 @@ impl ConnectionActor {
         };
         let Ending { word, text, signal } = ending;
         if was_connected && matches!(self.machine.state, State::Pending { .. }) {
-            self.metrics.reconnects(word);
+            telemetry::reconnecting(self.server.name(), word);
         }
         self.tell(
             generation,
@@ -176,7 +173,7 @@ impl ConnectionActor {
 
     /// Counts and tells a message of an earlier generation, which its handler drops.
     fn drop_stale(&self, of: Generation, what: &'static str) {
-        self.metrics.stale();
+        telemetry::stale_event(self.server.name());
         self.tell(self.machine.generation, EventKind::StaleDropped { of_generation: of.0, what });
     }
 
@@ -219,9 +216,9 @@ impl ConnectionActor {
 impl Drop for ConnectionActor {
     fn drop(&mut self) {
         if !matches!(self.machine.state, State::Disabled { .. }) {
-            self.metrics.left(shape(&self.machine.state).0);
+            self.env.states.left(shape(&self.machine.state).0);
             self.machine.state = State::Disabled { by: DisabledBy::User, since: Instant::now() };
-            self.metrics.entered(shape(&self.machine.state).0);
+            self.env.states.entered(shape(&self.machine.state).0);
             self.forget_core();
         }
         self.shared.end_commands();
@@ -233,8 +230,8 @@ impl Drop for ConnectionActor {
         if let Some(task) = self.listening.take() {
             task.abort();
         }
-        self.metrics.left(shape(&self.machine.state).0);
-        self.metrics.tools(0);
+        self.env.states.left(shape(&self.machine.state).0);
+        telemetry::catalog_tools(self.server.name(), 0);
         self.env.timelines.end(self.server.name(), &self.shared.timeline);
     }
 }

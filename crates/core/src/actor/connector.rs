@@ -5,7 +5,7 @@
 //! Control path: `ConnectionActor --Acquire--> ConnectorActor --Granted--> ConnectionActor`. Data path: none.
 
 use crate::guard::Panicked;
-use crate::telemetry::PermitGauge;
+use crate::telemetry;
 use actix::WeakRecipient;
 use actix::prelude::*;
 use std::collections::BTreeMap;
@@ -17,6 +17,16 @@ pub enum Pool {
     Local,
     /// Network connects.
     Remote,
+}
+
+impl Pool {
+    /// The word for it in metrics.
+    fn as_str(self) -> &'static str {
+        match self {
+            Pool::Local => "local",
+            Pool::Remote => "remote",
+        }
+    }
 }
 
 /// A request for a permit, counted in the order of asking over all servers of a board.
@@ -78,19 +88,13 @@ struct Lane {
     in_use: usize,
     /// By number: the first to ask is the first to be served, and any of them can be withdrawn without a search.
     waiting: BTreeMap<u64, Recipient<Granted>>,
-    gauge: PermitGauge,
 }
 
 impl ConnectorActor {
     /// A connector with so many permits of each kind; at least one of each.
     pub fn new(local_max: usize, remote_max: usize) -> ConnectorActor {
-        let lane = |free: usize, pool| Lane {
-            free: free.max(1),
-            in_use: 0,
-            waiting: BTreeMap::new(),
-            gauge: PermitGauge::new(pool),
-        };
-        ConnectorActor { local: lane(local_max, "local"), remote: lane(remote_max, "remote") }
+        let lane = |free: usize| Lane { free: free.max(1), in_use: 0, waiting: BTreeMap::new() };
+        ConnectorActor { local: lane(local_max), remote: lane(remote_max) }
     }
 
     fn lane(&mut self, pool: Pool) -> &mut Lane {
@@ -106,7 +110,7 @@ impl ConnectorActor {
             let Some((number, to)) = lane.waiting.pop_first() else { return };
             lane.free -= 1;
             lane.in_use += 1;
-            lane.gauge.set(lane.in_use);
+            telemetry::dial_permits_in_use(pool.as_str(), lane.in_use);
             let connector = context.address().recipient::<Returned>().downgrade();
             to.do_send(Granted { ticket: Ticket { pool, number }, permit: Permit { pool, connector } });
         }
@@ -146,7 +150,7 @@ impl Handler<Returned> for ConnectorActor {
         let lane = self.lane(pool);
         lane.free += 1;
         lane.in_use = lane.in_use.saturating_sub(1);
-        lane.gauge.set(lane.in_use);
+        telemetry::dial_permits_in_use(pool.as_str(), lane.in_use);
         self.grant(pool, context);
     }
 }

@@ -4,5 +4,7 @@
 mod apply;
 mod by_hand;
 mod catalog;
+mod metrics;
+mod scale;
 mod stale;
 mod world;

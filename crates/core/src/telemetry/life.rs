@@ -1,78 +1,39 @@
-//! The metrics of lives: dials, reconnects by cause, states, permits, catalogs.
+//! The metrics of lives: dials, reconnects by cause, states, permits, catalogs. All of them are seldom enough to
+//! look their handles up.
 
 use crate::port::ServerName;
-use metrics::{Counter, Gauge, counter, gauge};
+use metrics::{counter, gauge};
 
-/// The metric handles of one server's life, resolved once.
-pub(crate) struct LifeMetrics {
-    server: String,
-    dials: Counter,
-    stale: Counter,
-    tools: Gauge,
-    states: [Gauge; STATES.len()],
+/// An event of an older generation was dropped.
+pub(crate) fn stale_event(server: &ServerName) {
+    counter!("callboard_stale_events_total", "server" => label(server)).increment(1);
 }
 
-/// The words of the five states.
-const STATES: [&str; 5] = ["pending", "connected", "needs-auth", "failed", "disabled"];
-
-impl LifeMetrics {
-    pub(crate) fn new(server: &ServerName) -> LifeMetrics {
-        let server = server.as_str().to_owned();
-        LifeMetrics {
-            dials: counter!("callboard_dials_total", "server" => server.clone()),
-            stale: counter!("callboard_stale_events_total", "server" => server.clone()),
-            tools: gauge!("callboard_catalog_tools", "server" => server.clone()),
-            states: STATES.map(|state| gauge!("callboard_servers", "state" => state)),
-            server,
-        }
-    }
-
-    pub(crate) fn dialed(&self) {
-        self.dials.increment(1);
-    }
-
-    /// A connection that was in use is to be opened anew. Seldom enough to look its counter up.
-    pub(crate) fn reconnects(&self, cause: &'static str) {
-        counter!("callboard_reconnects_total", "server" => self.server.clone(), "cause" => cause)
-            .increment(1);
-    }
-
-    pub(crate) fn stale(&self) {
-        self.stale.increment(1);
-    }
-
-    pub(crate) fn tools(&self, count: usize) {
-        self.tools.set(count as f64);
-    }
-
-    /// The server counts in this state from now on.
-    pub(crate) fn entered(&self, state: &'static str) {
-        if let Some(gauge) = self.state(state) {
-            gauge.increment(1.0);
-        }
-    }
-
-    /// The server does not count in this state any more.
-    pub(crate) fn left(&self, state: &'static str) {
-        if let Some(gauge) = self.state(state) {
-            gauge.decrement(1.0);
-        }
-    }
-
-    fn state(&self, state: &'static str) -> Option<&Gauge> {
-        STATES.iter().position(|known| *known == state).map(|index| &self.states[index])
-    }
+/// A connection was lost for this cause, a word of a fixed set, and is tried again.
+pub(crate) fn reconnecting(server: &ServerName, cause: &'static str) {
+    counter!("callboard_reconnects_total", "server" => label(server), "cause" => cause).increment(1);
 }
 
-/// Dial permits of one pool that are in use.
-pub(crate) struct PermitGauge(Gauge);
+/// An attempt to connect has begun.
+pub(crate) fn dialed(server: &ServerName) {
+    counter!("callboard_dials_total", "server" => label(server)).increment(1);
+}
 
-impl PermitGauge {
-    pub(crate) fn new(pool: &'static str) -> PermitGauge {
-        PermitGauge(gauge!("callboard_dial_permits_in_use", "pool" => pool))
-    }
+/// How many tools of a server the catalog shows now.
+pub(crate) fn catalog_tools(server: &ServerName, tools: usize) {
+    gauge!("callboard_catalog_tools", "server" => label(server)).set(tools as f64);
+}
 
-    pub(crate) fn set(&self, in_use: usize) {
-        self.0.set(in_use as f64);
-    }
+/// How many attempts of a pool, `local` or `remote`, are under way now.
+pub(crate) fn dial_permits_in_use(pool: &'static str, permits: usize) {
+    gauge!("callboard_dial_permits_in_use", "pool" => pool).set(permits as f64);
+}
+
+/// How many servers are in a state, by the state's word, now.
+pub(crate) fn servers(state: &'static str, servers: usize) {
+    gauge!("callboard_servers", "state" => state).set(servers as f64);
+}
+
+fn label(server: &ServerName) -> String {
+    server.as_str().to_owned()
 }

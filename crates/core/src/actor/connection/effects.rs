@@ -14,6 +14,7 @@ use crate::listen;
 use crate::lists;
 use crate::machine::{Effect, Event, State};
 use crate::port::Generation;
+use crate::telemetry;
 use actix::prelude::*;
 use callboard_protocol::list::ListKind;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -107,7 +108,7 @@ impl ConnectionActor {
         let address = context.address();
         let dialed = address.clone();
         let list_changed = tell_changes(address.clone(), generation);
-        self.metrics.dialed();
+        telemetry::dialed(self.server.name());
         let left_over = self.left_over();
         let (token, gone) = AliveToken::new(self.env.alive_token());
         self.leaving.push(gone);

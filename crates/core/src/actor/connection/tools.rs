@@ -6,6 +6,7 @@ use crate::catalog::ItemList;
 use crate::event::EventKind;
 use crate::handle::{ToolsFetched, ToolsState};
 use crate::port::Generation;
+use crate::telemetry;
 use actix::prelude::*;
 use callboard_protocol::list::ListKind;
 use std::sync::Arc;
@@ -95,7 +96,7 @@ impl ConnectionActor {
                     added,
                     removed,
                 };
-                self.metrics.tools(list.items.len());
+                telemetry::catalog_tools(self.server.name(), list.items.len());
                 self.tools.list = Some(list);
                 self.tools.state = ToolsState::Fresh;
                 self.tell(fetched.generation, event);
