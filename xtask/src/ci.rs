@@ -2,7 +2,7 @@
 
 use crate::peers::EraChoice;
 use crate::shell::{self, Outcome, chore};
-use crate::{bench, peers, tidy};
+use crate::{bench, chaos, peers, tidy};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -24,6 +24,7 @@ const STEPS: &[Step] = &[
     Step { name: "conformance", run: || peers::conformance(EraChoice::Told) },
     Step { name: "conformance, era found", run: || peers::conformance(EraChoice::Found) },
     Step { name: "real servers", run: peers::real_servers },
+    Step { name: "chaos", run: chaos::brief },
     Step { name: "bench ratios", run: bench::smoke },
     Step { name: "bench instructions", run: bench::counts },
 ];

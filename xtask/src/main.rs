@@ -1,6 +1,7 @@
 //! Chores of the workspace: `cargo xtask ci` and its parts, each of which can be run alone.
 
 mod bench;
+mod chaos;
 mod ci;
 mod peers;
 mod shell;
@@ -20,6 +21,8 @@ usage: cargo xtask COMMAND
   conformance [--auto-era]   the official suite against conformance-client, both required sets
   real-servers               public servers against the callboard command
   bench [ARGS]               bench/run.sh with bench-driver as subject; ARGS go to it
+  chaos [--minutes N] [--scale X] [--seed N] [--json]
+                             servers that are killed, stopped, reset and swallowed, for half an hour
   bench smoke | counts       the ratios, and the instructions counted, that ci asks for
 
 Kits and results are kept under target/kit. Beside the checkout means $CALLBOARD_SHARED, or ../shared.
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         ["conformance"] => peers::conformance(peers::EraChoice::Told),
         ["conformance", "--auto-era"] => peers::conformance(peers::EraChoice::Found),
         ["real-servers"] => peers::real_servers(),
+        ["chaos", rest @ ..] => chaos::run(rest),
         ["bench", "smoke"] => bench::smoke(),
         ["bench", "counts"] => bench::counts(),
         ["bench", rest @ ..] => bench::run(rest),

@@ -1,16 +1,16 @@
 //! The board: all connections of one agent.
 
 use crate::builder::BoardBuilder;
-use callboard_core::actor::registry::{Add, CloseAll, RegistryActor, ServerTable};
+use callboard_core::actor::registry::{self, Add, Apply, CloseAll, RegistryActor, ServerTable};
 use callboard_core::call::{CallError, CallOptions, ToolReply};
 use callboard_core::catalog::{CatalogSnapshot, Permission};
 use callboard_core::environment::Environment;
 use callboard_core::event::BoardEvent;
 use callboard_core::handle::ConnHandle;
-use callboard_core::port::ServerName;
+use callboard_core::port::{ServerName, ServerSpec};
 use callboard_core::settings::StartupMode;
 use callboard_core::status::StatusSnapshot;
-use callboard_policy::Admission;
+use callboard_policy::{Admission, admit};
 use callboard_protocol::view::View;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -23,9 +23,26 @@ use tokio::time::timeout;
 pub struct Board {
     env: Arc<Environment>,
     table: Arc<ServerTable>,
-    admission: Admission,
+    admission: Mutex<Arc<Admission>>,
     control: Mutex<Option<Control>>,
+    /// One change of the servers after another.
+    changing: tokio::sync::Mutex<()>,
     alive: tokio::sync::Mutex<mpsc::Receiver<()>>,
+}
+
+/// What [`Board::apply`] has changed; names in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Servers that were not there before.
+    pub added: Vec<ServerName>,
+    /// Servers whose entry is another one now, or which their entry switches on or off.
+    pub replaced: Vec<ServerName>,
+    /// Servers that are not there any more.
+    pub removed: Vec<ServerName>,
+    /// Servers that are as they were.
+    pub unchanged: Vec<ServerName>,
+    /// Which entries were let in, and what became of the others.
+    pub admission: Arc<Admission>,
 }
 
 /// The thread on which the actors live.
@@ -49,15 +66,73 @@ impl Board {
         let control = Control::start(env.clone(), table.clone()).await?;
         let add = Add { servers: admission.admitted.clone() };
         control.registry.send(add).await.map_err(|error| error.to_string())?;
-        let background = env.settings.startup_mode == StartupMode::Background;
-        for handle in table.handles().values() {
-            let options = &handle.server().spec().options;
-            if background || options.always_load || options.required {
-                handle.demand();
-            }
+        let board = Board {
+            env,
+            table,
+            admission: Mutex::new(Arc::new(admission)),
+            control: Mutex::new(Some(control)),
+            changing: tokio::sync::Mutex::default(),
+            alive: tokio::sync::Mutex::new(alive),
+        };
+        board.table.handles().values().for_each(|handle| board.begin(handle));
+        Ok(board)
+    }
+
+    /// Asks a server to connect that should be connected before anybody uses it.
+    fn begin(&self, handle: &ConnHandle) {
+        let server = handle.server();
+        let options = &server.spec().options;
+        let background = self.env.settings.startup_mode == StartupMode::Background;
+        if background || options.always_load || options.required {
+            handle.demand();
         }
-        let control = Mutex::new(Some(control));
-        Ok(Board { env, table, admission, control, alive: tokio::sync::Mutex::new(alive) })
+    }
+
+    fn registry(&self) -> Option<actix::Addr<RegistryActor>> {
+        self.control.lock().as_ref().map(|control| control.registry.clone())
+    }
+
+    /// Makes these the board's servers, all of them, as if it had been built with them.
+    ///
+    /// A server whose entry leads to the same connection as before is not touched. One whose entry is another one
+    /// is connected anew; the calls under way on its old connection may end within `reconnect.drain_ms`. One that
+    /// is not among them is closed, and its calls fail. A server that a person has switched off stays so, unless
+    /// it was removed in between. Handles stay good as long as their server is there. On a closed board nothing
+    /// happens.
+    ///
+    /// Returns when the change is under way, before connections are made or ended.
+    pub async fn apply(&self, servers: Vec<ServerSpec>) -> Applied {
+        let _one_after_another = self.changing.lock().await;
+        let Some(registry) = self.registry() else { return Applied::default() };
+        let admission = Arc::new(admit(servers));
+        let apply = Apply {
+            servers: admission.admitted.clone(),
+            disabled: admission.disabled.iter().map(|left_out| left_out.spec.name.clone()).collect(),
+        };
+        let Ok(applied) = registry.send(apply).await else { return Applied::default() };
+        *self.admission.lock() = admission.clone();
+        let registry::Applied { added, replaced, removed, unchanged } = applied;
+        let handles = self.table.handles();
+        let new = added.iter().chain(&replaced).filter_map(|name| handles.get(name));
+        new.for_each(|handle| self.begin(handle));
+        Applied { added, replaced, removed, unchanged, admission }
+    }
+
+    /// Takes a server off the board: its calls fail, and nothing that was started for it is left afterwards, within
+    /// the graces of children. False when there is none of this name.
+    pub async fn remove(&self, name: &str) -> bool {
+        let _one_after_another = self.changing.lock().await;
+        let Some(registry) = self.registry() else { return false };
+        let (done, mut all_gone) = mpsc::channel(1);
+        let remove = registry::Remove { server: ServerName::new(name), done };
+        let is_known = registry.send(remove).await.unwrap_or(false);
+        let _ = timeout(self.patience(), all_gone.recv()).await;
+        is_known
+    }
+
+    /// How long connections may take to end.
+    fn patience(&self) -> Duration {
+        self.env.settings.stdio_close_grace + self.env.settings.stdio_term_grace + CLOSE_SLACK
     }
 
     /// What every server is doing at this moment.
@@ -70,9 +145,9 @@ impl Board {
         self.table.catalog()
     }
 
-    /// Which entries were let in, and what became of the others.
-    pub fn admission(&self) -> &Admission {
-        &self.admission
+    /// Which entries were let in, and what became of the others, when the servers were last given.
+    pub fn admission(&self) -> Arc<Admission> {
+        self.admission.lock().clone()
     }
 
     /// The way to a server.
@@ -143,8 +218,7 @@ impl Board {
         let (told, mut all_told) = mpsc::channel(1);
         control.registry.do_send(CloseAll(told));
         let _ = all_told.recv().await;
-        let graces = self.env.settings.stdio_close_grace + self.env.settings.stdio_term_grace;
-        let _ = timeout(graces + CLOSE_SLACK, self.alive.lock().await.recv()).await;
+        let _ = timeout(self.patience(), self.alive.lock().await.recv()).await;
         let Control { stop, thread, .. } = control;
         let _ = stop.send(());
         let _ = self.env.runtime.spawn_blocking(move || thread.join()).await;

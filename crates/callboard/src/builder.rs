@@ -10,6 +10,7 @@ use callboard_policy::admit;
 use callboard_protocol::message::Implementation;
 use callboard_transports::{InProcessServers, Transports};
 use std::fmt;
+use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -40,6 +41,7 @@ pub struct BoardBuilder {
     in_process: InProcessServers,
     dialer: Option<Arc<dyn Dialer>>,
     eras: Option<Arc<dyn EraMemory>>,
+    seed: Option<u64>,
 }
 
 impl BoardBuilder {
@@ -111,6 +113,12 @@ impl BoardBuilder {
         self
     }
 
+    /// Fixes what all chance comes from, for runs that are to be repeated; drawn from the system by default.
+    pub fn seed(mut self, seed: u64) -> BoardBuilder {
+        self.seed = Some(seed);
+        self
+    }
+
     /// Builds the board inside the current tokio runtime, on which its IO will run. Connects to nothing but
     /// servers marked `always_load` or `required`, unless `startup.mode` says so.
     ///
@@ -128,8 +136,19 @@ impl BoardBuilder {
         env.handlers = self.handlers;
         env.identity = self.identity.unwrap_or_default();
         env.eras = self.eras.unwrap_or(env.eras);
+        env.seed = self.seed.unwrap_or_else(drawn_seed);
         Board::start(env, admit(self.servers)).await.map_err(|problem| BuildError { problems: vec![problem] })
     }
+}
+
+/// A seed of the system's own.
+fn drawn_seed() -> u64 {
+    #[expect(
+        clippy::disallowed_types,
+        reason = "its keys are the system's randomness; nothing is ordered by them"
+    )]
+    let state = std::collections::hash_map::RandomState::new();
+    state.build_hasher().finish()
 }
 
 fn problems(settings: &Settings, servers: &[ServerSpec]) -> Vec<String> {
@@ -144,6 +163,9 @@ fn problems(settings: &Settings, servers: &[ServerSpec]) -> Vec<String> {
     ];
     problems
         .extend(positive.iter().filter(|(_, ok)| !ok).map(|(key, _)| format!("{key} must be more than 0")));
+    if !(0.0..=1.0).contains(&settings.reconnect_jitter) {
+        problems.push("reconnect.jitter must be from 0 to 1".into());
+    }
     if settings.wire_frame_bytes_max < FRAME_BYTES_LEAST {
         problems.push(format!("wire.frame_bytes_max must be at least {FRAME_BYTES_LEAST}"));
     }
@@ -181,9 +203,14 @@ mod tests {
 
     #[tokio::test]
     async fn every_problem_is_named_at_once() {
-        let settings = Settings { connect_local_max: 0, names_chars_max: 3, ..Settings::default() };
+        let settings = Settings {
+            connect_local_max: 0,
+            names_chars_max: 3,
+            reconnect_jitter: 1.5,
+            ..Settings::default()
+        };
         let builder = Board::builder().settings(settings).server(ServerSpec::http("h", "nonsense"));
         let error = builder.server(ServerSpec::stdio("s", "", [""; 0])).build().await.err().expect("refused");
-        assert_eq!(error.problems.len(), 4, "{error}");
+        assert_eq!(error.problems.len(), 5, "{error}");
     }
 }

@@ -22,7 +22,7 @@ mod board;
 mod builder;
 pub mod load;
 
-pub use board::Board;
+pub use board::{Applied, Board};
 pub use builder::{BoardBuilder, BuildError};
 pub use callboard_core::call::{CallError, CallOptions, Clock, Progress, ProgressSink, ToolReply};
 pub use callboard_core::catalog::{CatalogSnapshot, ItemList, Permission, ServerCatalog, ToolEntry};
@@ -37,6 +37,7 @@ pub use callboard_core::port::{
 };
 pub use callboard_core::settings::{SettingError, Settings, StartupMode};
 pub use callboard_core::status::{InfoView, ServerStatus, SourceView, StateView, StatusSnapshot};
+pub use callboard_core::timeline::TimelineEntry;
 pub use callboard_policy::{Admission, Admitted, LeftOut, Shadowed, admit, masked_args};
 pub use callboard_protocol as protocol;
 pub use callboard_transports::InProcessServers;

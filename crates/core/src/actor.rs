@@ -3,3 +3,5 @@
 pub mod connection;
 pub mod connector;
 pub mod registry;
+#[cfg(test)]
+mod tests;

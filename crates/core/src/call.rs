@@ -113,8 +113,9 @@ impl CallError {
     pub fn delivery(&self) -> Delivery {
         match self {
             CallError::TimedOut { delivery, .. } | CallError::Lost { delivery, .. } => *delivery,
-            CallError::Remote(_) | CallError::Invalid(_) | CallError::InputNeeded(_) => Delivery::Refused,
-            CallError::Cancelled => Delivery::Unknown,
+            CallError::Remote(_) | CallError::InputNeeded(_) => Delivery::Refused,
+            // An answer that nobody can read does not say that nothing was done.
+            CallError::Invalid(_) | CallError::Cancelled => Delivery::Unknown,
             CallError::NotConnected { .. }
             | CallError::Unsupported(_)
             | CallError::QueueFull { .. }
@@ -254,5 +255,15 @@ impl ToolReply {
     /// [`CallError::Invalid`] when the answer is no tool result at all.
     pub fn view(&self, limits: ViewLimits) -> Result<View, CallError> {
         Ok(view(&self.read()?, limits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_no_proof_of_a_refusal() {
+        assert_eq!(CallError::Invalid("neither result nor error".into()).delivery(), Delivery::Unknown);
     }
 }

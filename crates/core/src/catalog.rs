@@ -112,9 +112,15 @@ pub struct ServerCatalog {
 pub struct CatalogSnapshot {
     /// The servers, by name.
     pub servers: BTreeMap<ServerName, ServerCatalog>,
+    named: Arc<Named>,
+    description_chars_max: usize,
+}
+
+/// The names of all tools, which depend on nothing but the lists. Naming is what a catalog costs.
+#[derive(Default)]
+struct Named {
     names: NameTable,
     index: Vec<(ServerName, usize)>,
-    description_chars_max: usize,
 }
 
 impl CatalogSnapshot {
@@ -133,34 +139,49 @@ impl CatalogSnapshot {
             }
         }
         let names = NameTable::new(&pairs, names_chars_max);
-        CatalogSnapshot { servers, names, index, description_chars_max }
+        CatalogSnapshot { servers, named: Arc::new(Named { names, index }), description_chars_max }
+    }
+
+    /// The same tools as before where that is so, under the names that they have: a server that is lost or comes
+    /// back changes how good a list is, seldom the list.
+    pub(crate) fn renewed(
+        &self,
+        servers: BTreeMap<ServerName, ServerCatalog>,
+        names_chars_max: usize,
+        description_chars_max: usize,
+    ) -> CatalogSnapshot {
+        let is_same = lists(&self.servers).eq(lists(&servers));
+        match is_same {
+            true => CatalogSnapshot { servers, named: self.named.clone(), description_chars_max },
+            false => CatalogSnapshot::new(servers, names_chars_max, description_chars_max),
+        }
     }
 
     /// Every tool: servers by name, tools in their server's order.
     pub fn tools(&self) -> impl Iterator<Item = ToolEntry<'_>> {
-        (0..self.index.len()).filter_map(|index| self.entry(index))
+        (0..self.named.index.len()).filter_map(|index| self.entry(index))
     }
 
     /// How many tools there are.
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.named.index.len()
     }
 
     /// True when there are none.
     pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
+        self.named.index.is_empty()
     }
 
     /// The tool that a qualified name leads back to.
     pub fn find(&self, qualified: &str) -> Option<ToolEntry<'_>> {
-        self.entry(self.names.index_of(qualified)?)
+        self.entry(self.named.names.index_of(qualified)?)
     }
 
     fn entry(&self, index: usize) -> Option<ToolEntry<'_>> {
-        let (server, position) = self.index.get(index)?;
+        let (server, position) = self.named.index.get(index)?;
         let catalog = self.servers.get(server)?;
         let item = catalog.tools.as_ref()?.items.get(*position)?;
-        let name = self.names.name(index)?;
+        let name = self.named.names.name(index)?;
         Some(ToolEntry {
             name,
             server,
@@ -171,6 +192,13 @@ impl CatalogSnapshot {
             description_chars_max: self.description_chars_max,
         })
     }
+}
+
+/// Who has which list; a list is known by where it lies, which costs no look into it.
+fn lists(
+    servers: &BTreeMap<ServerName, ServerCatalog>,
+) -> impl Iterator<Item = (&ServerName, *const ItemList)> {
+    servers.iter().filter_map(|(name, server)| Some((name, Arc::as_ptr(server.tools.as_ref()?))))
 }
 
 /// One tool of a [`CatalogSnapshot`].

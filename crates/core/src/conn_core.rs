@@ -47,6 +47,7 @@ pub(crate) struct IoSignals {
     /// Deadlines have to be looked at although no timer ran out.
     look: AtomicBool,
     stop: AtomicBool,
+    drain: AtomicBool,
     retired: Mutex<Option<Arc<CloseReason>>>,
     answered: AtomicBool,
 }
@@ -60,6 +61,11 @@ impl IoSignals {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
+    }
+
+    /// The generation ends as soon as nothing is under way on it.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.drain.load(Ordering::Acquire)
     }
 
     /// Why the generation must end although its link has not.
@@ -298,6 +304,18 @@ impl ConnCore {
     pub(crate) fn retire(&self, reason: Arc<CloseReason>) {
         self.pending.lock().close(&reason);
         self.io.retired.lock().get_or_insert(reason);
+        self.io.waker.wake();
+    }
+
+    /// Takes nothing new, lets what is under way end, and ends the generation after it. Calls that still wait for
+    /// a place have not been accepted: they go to the next generation.
+    pub(crate) fn drain(&self) {
+        if let Some(session) = self.session() {
+            session.resources.stop_all();
+        }
+        self.close_for_new(&Arc::new(CloseReason::Cancelled));
+        self.in_flight.close();
+        self.io.drain.store(true, Ordering::Release);
         self.io.waker.wake();
     }
 

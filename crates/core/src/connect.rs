@@ -4,7 +4,7 @@ use crate::conn_core::ConnCore;
 use crate::environment::Environment;
 use crate::handshake::{self, Verdict, reason_of, timed_out};
 use crate::inbound::{Inbound, ListChanged};
-use crate::io_task::{self, AliveToken};
+use crate::io_task::{self, AliveToken, Gone};
 use crate::port::{Admitted, CloseReason, DialRequest, EraPin, Generation};
 use crate::session::Session;
 use callboard_protocol::Era;
@@ -35,6 +35,7 @@ pub(crate) struct Established {
 /// The running IO task. Dropped, it ends the task and so the link.
 pub(crate) struct IoHandle {
     core: Arc<ConnCore>,
+    gone: Gone,
     task: Option<JoinHandle<Arc<CloseReason>>>,
 }
 
@@ -151,15 +152,19 @@ pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseRe
         if Instant::now() >= deadline {
             return Err(timed_out(&core, began));
         }
-        io.ended_after_stop().await;
+        if timeout_at(deadline, io.gone_after_stop()).await.is_err() {
+            return Err(timed_out(&core, began));
+        }
     }
 }
 
 impl IoHandle {
-    /// Ends the link and waits for its task, so that a fresh child does not meet the old one.
-    async fn ended_after_stop(self) {
+    /// Ends the link and waits until nothing of it is left, so that a fresh child does not meet the old one.
+    async fn gone_after_stop(self) {
         self.core.io.stop();
+        let gone = self.gone.clone();
         let _ = self.ended().await;
+        gone.wait().await;
     }
 }
 
@@ -264,9 +269,10 @@ impl Opening<'_> {
             ConnCore::new(env.clone(), name, self.generation, link.send, link.diagnostics, in_flight_max);
         let core = Arc::new(core);
         let inbound = Inbound::new(core.clone(), self.list_changed.clone());
-        let io = io_task::run(core.clone(), link.receive, link.closer, inbound, self.token.clone());
+        let (token, gone) = self.token.of_part();
+        let io = io_task::run(core.clone(), link.receive, link.closer, inbound, token);
         let task = env.runtime.spawn(io);
-        Established { core: core.clone(), io: IoHandle { core, task: Some(task) } }
+        Established { core: core.clone(), io: IoHandle { core, gone, task: Some(task) } }
     }
 }
 

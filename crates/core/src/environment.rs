@@ -5,9 +5,11 @@ use crate::event::{BoardEvent, EventKind};
 use crate::handler::Handlers;
 use crate::port::{Dialer, EraMemory, Generation, ServerName};
 use crate::settings::Settings;
+use crate::telemetry;
+use crate::timeline::Timelines;
 use callboard_protocol::Era;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,6 +36,12 @@ pub struct Environment {
     pub runtime: Handle,
     /// When the board was built.
     pub built_at: Instant,
+    /// What all chance comes from; each server's numbers are forked from it by its name.
+    pub seed: u64,
+    pub(crate) timelines: Timelines,
+    pub(crate) states: StateCounts,
+    /// Counts requests for dial permits, in the order of asking.
+    pub(crate) tickets: AtomicU64,
     /// Grows whenever something that the catalog shows has changed.
     pub(crate) version: AtomicU64,
     events: broadcast::Sender<BoardEvent>,
@@ -53,6 +61,10 @@ impl Environment {
             eras: Arc::new(EraVerdicts::default()),
             runtime,
             built_at: Instant::now(),
+            seed: 0,
+            timelines: Timelines::default(),
+            states: StateCounts::default(),
+            tickets: AtomicU64::new(1),
             version: AtomicU64::new(1),
             events: broadcast::channel(EVENTS_MAX).0,
             alive: Mutex::new(None),
@@ -67,8 +79,9 @@ impl Environment {
 
     pub(crate) fn emit(&self, server: &ServerName, generation: Generation, event: EventKind) {
         tracing::debug!(%server, %generation, ?event, "board event");
+        let at_ms = self.built_at.elapsed().as_millis() as u64;
+        self.timelines.record(server, at_ms, generation.0, &event);
         if self.events.receiver_count() > 0 {
-            let at_ms = self.built_at.elapsed().as_millis() as u64;
             let server = server.as_str().to_owned();
             let _ = self.events.send(BoardEvent { at_ms, server, generation: generation.0, event });
         }
@@ -98,6 +111,29 @@ impl Environment {
     /// A token of something that must have ended before the board has.
     pub(crate) fn alive_token(&self) -> Option<mpsc::Sender<()>> {
         self.alive.lock().clone()
+    }
+}
+
+/// How many servers are in each state, by the states' words.
+#[derive(Default)]
+pub(crate) struct StateCounts(Mutex<BTreeMap<&'static str, usize>>);
+
+impl StateCounts {
+    /// One more server is in this state.
+    pub(crate) fn entered(&self, state: &'static str) {
+        self.change(state, |count| count + 1);
+    }
+
+    /// One server less is in this state.
+    pub(crate) fn left(&self, state: &'static str) {
+        self.change(state, |count| count.saturating_sub(1));
+    }
+
+    fn change(&self, state: &'static str, change: impl FnOnce(usize) -> usize) {
+        let mut counts = self.0.lock();
+        let count = counts.entry(state).or_default();
+        *count = change(*count);
+        telemetry::servers(state, *count);
     }
 }
 

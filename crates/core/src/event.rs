@@ -32,6 +32,44 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<String>,
     },
+    /// A connection, or an attempt to make one, has ended.
+    LinkLost {
+        /// Why.
+        cause: String,
+        /// The terminal signal behind it (behaviour profile §4), if it was one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        signal: Option<&'static str>,
+        /// Attempts made since the last good connection.
+        attempt: u32,
+        /// When the next one is due, in milliseconds from now; none when none is planned.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next_try_in_ms: Option<u64>,
+    },
+    /// A list that was known is another one after it was fetched again.
+    CatalogChanged {
+        /// `tools`.
+        list: &'static str,
+        /// Names that are new; at most 100.
+        added: Vec<String>,
+        /// Names that are gone; at most 100.
+        removed: Vec<String>,
+        /// Names whose definition is another one; at most 100.
+        changed: Vec<String>,
+    },
+    /// Something of an earlier generation came late and was ignored.
+    StaleDropped {
+        /// Of which one.
+        of_generation: u64,
+        /// What it was.
+        what: &'static str,
+    },
+    /// The board has a new server.
+    ServerAdded,
+    /// The server's entry is another one now: it is connected anew, and what is under way on the old connection
+    /// may still end.
+    ServerReplaced,
+    /// The board does not have the server any more.
+    ServerRemoved,
     /// A list was fetched.
     ListFetched {
         /// `tools`, `resources`, …

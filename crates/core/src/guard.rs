@@ -82,6 +82,8 @@ impl<A: Actor<Context = Context<A>> + Handler<Panicked>> Future for Guarded<A> {
                 }
                 self.pause = None;
             }
+            #[cfg(test)]
+            let _turn = turns::Turn::begin(std::any::type_name::<A>());
             // The actor's own state is put right by its `Panicked` handler; the context keeps nothing half done,
             // since handlers here are synchronous and own no futures of the context.
             match catch_unwind(AssertUnwindSafe(|| self.inner.as_mut().poll(cx))) {
@@ -89,6 +91,40 @@ impl<A: Actor<Context = Context<A>> + Handler<Panicked>> Future for Guarded<A> {
                 Err(_) => self.note_panic(),
             }
         }
+    }
+}
+
+/// How long actors keep their thread, in real time. For tests alone.
+#[cfg(test)]
+pub(crate) mod turns {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::time::{Duration, Instant};
+
+    thread_local! {
+        static LONGEST: RefCell<BTreeMap<&'static str, Duration>> = const { RefCell::new(BTreeMap::new()) };
+    }
+
+    pub(crate) struct Turn(&'static str, Instant);
+
+    impl Turn {
+        pub(crate) fn begin(actor: &'static str) -> Turn {
+            Turn(actor, Instant::now())
+        }
+    }
+
+    impl Drop for Turn {
+        fn drop(&mut self) {
+            LONGEST.with_borrow_mut(|longest| {
+                let longest = longest.entry(self.0).or_default();
+                *longest = self.1.elapsed().max(*longest);
+            });
+        }
+    }
+
+    /// The longest turn of each kind of actor since this was last asked, with all messages that it handled.
+    pub(crate) fn take_longest() -> BTreeMap<&'static str, Duration> {
+        LONGEST.take()
     }
 }
 

@@ -9,6 +9,7 @@ use crate::environment::Environment;
 use crate::machine::{ConnMachine, State};
 use crate::port::{Admitted, Generation, ServerName};
 use crate::status::{ServerStatus, StateView};
+use crate::timeline::{Timeline, TimelineEntry};
 use crate::view;
 use arc_swap::ArcSwap;
 use callboard_protocol::list::ListKind;
@@ -51,6 +52,18 @@ pub(crate) struct Tools {
     pub state: ToolsState,
 }
 
+impl Tools {
+    /// A catalog made of either says the same.
+    fn looks_like(&self, other: &Tools) -> bool {
+        let is_same_list = match (&self.list, &other.list) {
+            (Some(list), Some(other)) => Arc::ptr_eq(list, other),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        is_same_list && (self.state == ToolsState::Fresh) == (other.state == ToolsState::Fresh)
+    }
+}
+
 /// How good a list of tools is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum ToolsState {
@@ -69,6 +82,8 @@ pub(crate) enum ToolsState {
 
 /// One published moment of a connection.
 pub(crate) struct ConnSnapshot {
+    /// What is dialed; another one once the entry has changed.
+    pub server: Admitted,
     pub machine: ConnMachine,
     pub attempts_max: u32,
     pub core: Option<Arc<ConnCore>>,
@@ -76,7 +91,7 @@ pub(crate) struct ConnSnapshot {
 }
 
 pub(crate) struct ConnShared {
-    pub server: Admitted,
+    name: ServerName,
     pub env: Arc<Environment>,
     pub snapshot: ArcSwap<ConnSnapshot>,
     /// Told of each moment that is published. Wakes in the order of waiting, so that a simulated run can be repeated.
@@ -84,7 +99,11 @@ pub(crate) struct ConnShared {
     /// As `changed`, but for those who wait for tools: still while they are being fetched.
     pub tools_changed: Notify,
     pub sequence: AtomicU64,
+    pub timeline: Arc<Timeline>,
     demanded: AtomicBool,
+    /// Commands that change what a snapshot says, as they were given and as they were carried out.
+    given: AtomicU64,
+    carried_out: AtomicU64,
     commands: CommandSink,
 }
 
@@ -95,24 +114,57 @@ impl ConnShared {
         machine: ConnMachine,
         commands: CommandSink,
     ) -> ConnShared {
-        let snapshot = ConnSnapshot { machine, attempts_max: 0, core: None, tools: Tools::default() };
+        let name = server.name().clone();
+        let timeline = env.timelines.begin(&name);
+        let snapshot = ConnSnapshot { server, machine, attempts_max: 0, core: None, tools: Tools::default() };
         ConnShared {
-            server,
+            name,
+            timeline,
             env,
             snapshot: ArcSwap::from_pointee(snapshot),
             changed: Notify::new(),
             tools_changed: Notify::new(),
             sequence: AtomicU64::new(1),
             demanded: AtomicBool::new(false),
+            given: AtomicU64::new(0),
+            carried_out: AtomicU64::new(0),
             commands,
         }
+    }
+
+    fn give(&self, command: Command) {
+        self.given.fetch_add(1, Ordering::AcqRel);
+        (self.commands)(command);
+    }
+
+    /// One of the commands that were given has been carried out, and what came of it will be published.
+    pub(crate) fn note_carried_out(&self) {
+        self.carried_out.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Of the commands that were given up to now, none will be carried out any more.
+    pub(crate) fn forget_commands(&self) {
+        self.carried_out.store(self.given.load(Ordering::Acquire), Ordering::Release);
+    }
+
+    /// Nobody will carry out a command again.
+    pub(crate) fn end_commands(&self) {
+        self.carried_out.store(u64::MAX / 2, Ordering::Release);
+    }
+
+    /// The snapshot is older than what was asked for.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.carried_out.load(Ordering::Acquire) < self.given.load(Ordering::Acquire)
     }
 
     /// Publishes a moment and wakes everybody who waits for a change.
     pub(crate) fn publish(&self, snapshot: ConnSnapshot) {
         let is_fetching = snapshot.core.is_some() && snapshot.tools.state == ToolsState::Fetching;
+        let is_same_catalog = snapshot.tools.looks_like(&self.snapshot.load().tools);
         self.publish_phase(snapshot);
-        self.env.bump();
+        if !is_same_catalog {
+            self.env.bump();
+        }
         self.changed.notify_waiters();
         if !is_fetching {
             self.tools_changed.notify_waiters();
@@ -138,7 +190,7 @@ impl ConnHandle {
 
     /// The host's name of the server.
     pub fn name(&self) -> &ServerName {
-        self.0.server.name()
+        &self.0.name
     }
 
     /// What the server is doing.
@@ -148,12 +200,17 @@ impl ConnHandle {
 
     /// The server's line of a status.
     pub fn status(&self) -> ServerStatus {
-        view::server(&self.0.server, &self.0.snapshot.load())
+        view::server(&self.0.snapshot.load())
     }
 
-    /// What may be dialed under this name.
-    pub fn server(&self) -> &Admitted {
-        &self.0.server
+    /// What may be dialed under this name at present.
+    pub fn server(&self) -> Admitted {
+        self.0.snapshot.load().server.clone()
+    }
+
+    /// What happened to the server of late, oldest first; at most 64 entries.
+    pub fn timeline(&self) -> Vec<TimelineEntry> {
+        self.0.timeline.entries()
     }
 
     /// Instructions for the model, cut at `catalog.instructions_chars_max`; none while not connected.
@@ -198,19 +255,20 @@ impl ConnHandle {
         }
     }
 
-    /// Drops the connection, if there is one, and connects anew; a failed server is tried again.
+    /// Drops the connection or the attempt to make one, if there is one, and connects anew at once; a failed server
+    /// and one that waits for a login are tried again. A server that is switched off stays so.
     pub fn reconnect(&self) {
-        (self.0.commands)(Command::Reconnect);
+        self.0.give(Command::Reconnect);
     }
 
     /// Switches the server on again.
     pub fn enable(&self) {
-        (self.0.commands)(Command::Enable);
+        self.0.give(Command::Enable);
     }
 
     /// Switches the server off; its calls fail.
     pub fn disable(&self) {
-        (self.0.commands)(Command::Disable);
+        self.0.give(Command::Disable);
     }
 
     pub(crate) fn tools_snapshot(&self) -> Tools {

@@ -10,10 +10,55 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Held until nothing of the link is left; the board waits for it.
-pub(crate) type AliveToken = Option<tokio::sync::mpsc::Sender<()>>;
+/// Held by everything that an attempt to connect has started, until nothing of it is left. The board waits for
+/// it, and so does whoever has its [`Gone`].
+#[derive(Clone, Default)]
+pub(crate) struct AliveToken {
+    _held: Option<Arc<Held>>,
+}
+
+struct Held {
+    _gone: watch::Sender<()>,
+    _of_board: Option<mpsc::Sender<()>>,
+    _of_attempt: AliveToken,
+}
+
+impl AliveToken {
+    /// A token of its own, and the way to learn that its last holder has let go of it.
+    pub(crate) fn new(of_board: Option<mpsc::Sender<()>>) -> (AliveToken, Gone) {
+        AliveToken::with(of_board, AliveToken::default())
+    }
+
+    /// A token of a part, which keeps this one alive.
+    pub(crate) fn of_part(&self) -> (AliveToken, Gone) {
+        AliveToken::with(None, self.clone())
+    }
+
+    fn with(of_board: Option<mpsc::Sender<()>>, of_attempt: AliveToken) -> (AliveToken, Gone) {
+        let (held, gone) = watch::channel(());
+        let held = Held { _gone: held, _of_board: of_board, _of_attempt: of_attempt };
+        (AliveToken { _held: Some(Arc::new(held)) }, Gone(gone))
+    }
+}
+
+/// Tells that nothing is left of what an [`AliveToken`] was handed to.
+#[derive(Clone)]
+pub(crate) struct Gone(watch::Receiver<()>);
+
+impl Gone {
+    /// Waits until nothing is left.
+    pub(crate) async fn wait(mut self) {
+        while self.0.changed().await.is_ok() {}
+    }
+
+    /// Nothing is left.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.has_changed().is_err()
+    }
+}
 
 /// Frames handled before other tasks of the thread get their turn.
 const FRAMES_A_TURN: usize = 128;
@@ -71,12 +116,7 @@ async fn finish_exchanges(
         }
         receives = receives && task.receive(cx).is_none();
         sweep(&core, &mut task.timer, cx);
-        // Nobody wakes us when the last of them ends, so look again now and then.
-        let soon = Instant::now() + LAST_LOOK;
-        if task.timer.deadline() > soon {
-            task.timer.as_mut().reset(soon);
-        }
-        let _ = task.timer.as_mut().poll(cx);
+        look_soon(&mut task.timer, cx);
         Poll::Pending
     })
     .await;
@@ -85,6 +125,15 @@ async fn finish_exchanges(
     drop(task);
     closer.close().await;
     drop(token);
+}
+
+/// Nobody wakes the task when the last request ends, so it looks again now and then.
+fn look_soon(timer: &mut Pin<Box<Sleep>>, cx: &mut Context<'_>) {
+    let soon = Instant::now() + LAST_LOOK;
+    if timer.deadline() > soon {
+        timer.as_mut().reset(soon);
+    }
+    let _ = timer.as_mut().poll(cx);
 }
 
 /// However the task ends, by return, abort or panic: nobody is left waiting.
@@ -117,6 +166,12 @@ impl IoTask {
             return Poll::Ready(Arc::new(reason));
         }
         sweep(&self.core, &mut self.timer, cx);
+        if self.core.io.is_draining() {
+            if self.core.pending_len() == 0 {
+                return Poll::Ready(Arc::new(CloseReason::Cancelled));
+            }
+            look_soon(&mut self.timer, cx);
+        }
         Poll::Pending
     }
 

@@ -29,5 +29,6 @@ mod session;
 pub mod settings;
 pub mod status;
 mod telemetry;
+pub mod timeline;
 mod tool_call;
 mod view;

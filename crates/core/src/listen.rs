@@ -177,6 +177,15 @@ impl ResourceListens {
     }
 }
 
+impl ResourceListens {
+    /// Stops to listen to all of them.
+    pub(crate) fn stop_all(&self) {
+        for (_, task) in self.tasks.lock().drain(..) {
+            task.abort();
+        }
+    }
+}
+
 impl Drop for ResourceListens {
     fn drop(&mut self) {
         for (_, task) in self.tasks.get_mut() {

@@ -2,6 +2,14 @@
 //!
 //! Losing a peer is a state, never a crash. Numbers come from behaviour profile §4.
 
+mod event;
+mod rules;
+mod state;
+
+pub use event::{Effect, Event};
+pub use rules::{Dice, Rules};
+pub use state::{DisabledBy, FailureClass, Phase, State, TimerToken};
+
 use crate::port::{CloseReason, Generation};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,203 +18,6 @@ use tokio::time::Instant;
 /// The longest `Retry-After` that is obeyed. A server may ask for any number of seconds, more than a clock can
 /// tell among them.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);
-
-/// Marks a timer; one that was set for an earlier state is recognised and ignored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TimerToken(pub u64);
-
-/// What a pending server is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Nothing: nobody has asked for it.
-    Dormant,
-    /// Waiting for a dial permit.
-    Queued,
-    /// Opening the link.
-    Dialing(Generation),
-    /// Talking about versions.
-    Handshaking(Generation),
-    /// Waiting to try again.
-    BackingOff {
-        /// Until then.
-        until: Instant,
-        /// Which timer ends it.
-        timer: TimerToken,
-    },
-}
-
-/// Who switched a server off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DisabledBy {
-    /// Its own entry.
-    Entry,
-    /// The user.
-    User,
-}
-
-/// The five states, each with its own data.
-#[derive(Debug, Clone)]
-pub enum State {
-    /// Not connected, but may become so.
-    Pending {
-        /// What it is doing.
-        phase: Phase,
-        /// Attempts made since the last good connection.
-        attempt: u32,
-        /// Why the last one failed.
-        last: Option<Arc<CloseReason>>,
-    },
-    /// In use.
-    Connected {
-        /// Which connection.
-        generation: Generation,
-        /// Since when.
-        since: Instant,
-        /// Attempts that count on if it does not last.
-        attempt: u32,
-    },
-    /// Waits for a login.
-    NeedsAuth {
-        /// What the server said.
-        reason: Arc<CloseReason>,
-        /// Since when.
-        since: Instant,
-    },
-    /// Given up.
-    Failed {
-        /// Why.
-        reason: Arc<CloseReason>,
-        /// What kind of failure.
-        class: FailureClass,
-        /// Attempts made.
-        attempts: u32,
-        /// Since when.
-        since: Instant,
-        /// When it is tried again by itself.
-        slow_retry: Option<(Instant, TimerToken)>,
-    },
-    /// Switched off.
-    Disabled {
-        /// By whom.
-        by: DisabledBy,
-        /// Since when.
-        since: Instant,
-    },
-}
-
-/// Kinds of giving up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailureClass {
-    /// The attempts are used up.
-    Unreachable,
-    /// Retrying cannot help.
-    Refused,
-    /// The server ended before it was of use.
-    Exited,
-    /// The server dies soon after each start.
-    CrashLoop,
-    /// A defect of ours.
-    Crashed,
-}
-
-impl FailureClass {
-    /// The word for it in output.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            FailureClass::Unreachable => "unreachable",
-            FailureClass::Refused => "refused",
-            FailureClass::Exited => "exited",
-            FailureClass::CrashLoop => "crash-loop",
-            FailureClass::Crashed => "crashed",
-        }
-    }
-}
-
-/// What happens to a connection.
-#[derive(Debug, Clone)]
-pub enum Event {
-    /// Somebody wants to use it.
-    Demand,
-    /// The dial permit is here.
-    PermitGranted,
-    /// The link is open.
-    Dialed(Generation),
-    /// The handshake is done.
-    Established(Generation),
-    /// There is no link, or no handshake.
-    ConnectFailed(Generation, Arc<CloseReason>),
-    /// The link has ended; `answered`: the server had answered something over it.
-    Down {
-        /// Which one.
-        generation: Generation,
-        /// Why.
-        reason: Arc<CloseReason>,
-        /// The server was of use.
-        answered: bool,
-    },
-    /// A timer ran out.
-    Timer(TimerToken),
-    /// The user wants a new connection.
-    Reconnect,
-    /// The user switches it on.
-    Enable,
-    /// The user switches it off.
-    Disable,
-    /// The actor panicked; `restarted`: its budget allows it to go on.
-    Panicked {
-        /// It goes on.
-        restarted: bool,
-    },
-}
-
-/// What the actor has to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
-    /// Ask for a dial permit.
-    RequestPermit,
-    /// Give the permit back, or withdraw the request for it.
-    ReleasePermit,
-    /// Open a link.
-    Dial(Generation),
-    /// Give up opening it.
-    CancelDial,
-    /// End the link.
-    CloseLink(Generation),
-    /// Set a timer.
-    ArmTimer(TimerToken, Instant),
-}
-
-/// The numbers that govern one server.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rules {
-    /// It is reached over a network.
-    pub remote: bool,
-    /// A lost connection is opened anew.
-    pub reconnect: bool,
-    /// Attempts of a first connect.
-    pub first_attempts_max: u32,
-    /// Attempts after a loss.
-    pub attempts_max: u32,
-    /// First gap.
-    pub backoff_initial: Duration,
-    /// Largest gap.
-    pub backoff_max: Duration,
-    /// Growth of gaps.
-    pub backoff_factor: f64,
-    /// Age from which a connection starts the count anew.
-    pub reset_after: Duration,
-    /// Gap of the slow retry; zero is off.
-    pub slow_retry: Duration,
-}
-
-impl Rules {
-    /// The gap before attempt number `attempt`, counted from 0.
-    pub fn gap(&self, attempt: u32) -> Duration {
-        let factor = self.backoff_factor.powi(attempt.min(64) as i32);
-        let gap = self.backoff_initial.as_secs_f64() * factor;
-        Duration::from_secs_f64(gap.min(self.backoff_max.as_secs_f64()))
-    }
-}
 
 /// A connection's state, its generation count and its timers.
 #[derive(Debug, Clone)]
@@ -218,6 +29,7 @@ pub struct ConnMachine {
     /// It was connected at least once.
     pub was_connected: bool,
     timer: TimerToken,
+    dice: Dice,
 }
 
 impl ConnMachine {
@@ -232,6 +44,22 @@ impl ConnMachine {
             generation: Generation::default(),
             was_connected: false,
             timer: TimerToken::default(),
+            dice: Dice::default(),
+        }
+    }
+
+    /// The same with its own random numbers.
+    #[must_use]
+    pub fn with_dice(self, dice: Dice) -> ConnMachine {
+        ConnMachine { dice, ..self }
+    }
+
+    /// The generation that is in use, or being made.
+    pub fn live(&self) -> Option<Generation> {
+        match self.state {
+            State::Pending { phase, .. } => phase_generation(phase),
+            State::Connected { generation, .. } => Some(generation),
+            State::NeedsAuth { .. } | State::Failed { .. } | State::Disabled { .. } => None,
         }
     }
 
@@ -242,6 +70,10 @@ impl ConnMachine {
 
     /// Takes an event. An event that means nothing in this state changes nothing.
     pub fn step(mut self, event: Event, now: Instant, rules: &Rules) -> (ConnMachine, Vec<Effect>) {
+        if let Event::Replaced = event {
+            // Another entry is another server, whose first connect it will be.
+            self.was_connected = false;
+        }
         let state = std::mem::replace(&mut self.state, dormant());
         let (state, effects) = match state {
             State::Pending { phase, attempt, last } => self.pending(phase, attempt, last, event, now, rules),
@@ -252,7 +84,7 @@ impl ConnMachine {
             State::Failed { reason, class, attempts, since, slow_retry } => {
                 self.failed((reason, class, attempts, since, slow_retry), event, now, rules)
             }
-            State::Disabled { by, since } => disabled(by, since, event),
+            State::Disabled { by, since } => disabled(by, since, event, now),
         };
         self.state = state;
         (self, effects)
@@ -278,7 +110,15 @@ impl ConnMachine {
             },
             Event::Reconnect => match phase {
                 Phase::Dormant | Phase::BackingOff { .. } => queue(0, last),
-                Phase::Queued | Phase::Dialing(_) | Phase::Handshaking(_) => unchanged(last),
+                Phase::Queued => (State::Pending { phase, attempt: 0, last }, Vec::new()),
+                // Who asks while an attempt hangs wants a fresh one.
+                Phase::Dialing(_) | Phase::Handshaking(_) => requeue(phase, last),
+            },
+            Event::Replaced => match phase {
+                Phase::Dormant => (dormant(), Vec::new()),
+                Phase::Queued | Phase::Dialing(_) | Phase::Handshaking(_) | Phase::BackingOff { .. } => {
+                    requeue(phase, None)
+                }
             },
             Event::PermitGranted => match phase {
                 Phase::Queued => {
@@ -312,7 +152,9 @@ impl ConnMachine {
                 Phase::BackingOff { timer, .. } if timer == token => queue(attempt, last),
                 _ => unchanged(last),
             },
-            Event::Disable => (State::Disabled { by: DisabledBy::User, since: now }, undo_phase(phase)),
+            Event::Disable => (off(DisabledBy::User, now), undo_phase(phase)),
+            Event::EntryDisabled => (off(DisabledBy::Entry, now), undo_phase(phase)),
+            Event::Removed => (off(DisabledBy::Removed, now), undo_phase(phase)),
             Event::Panicked { restarted } => {
                 let mut effects = undo_phase(phase);
                 match restarted {
@@ -357,7 +199,7 @@ impl ConnMachine {
         }
         // A first connect has made one attempt before its first gap, a reconnect none.
         let step = if self.was_connected { made } else { attempt };
-        self.back_off(made, rules.gap(step), reason, now)
+        self.back_off(made, rules.gap(step), reason, now, rules)
     }
 
     fn back_off(
@@ -366,8 +208,10 @@ impl ConnMachine {
         gap: Duration,
         reason: Arc<CloseReason>,
         now: Instant,
+        rules: &Rules,
     ) -> (State, Vec<Effect>) {
-        let until = now + reason.retry_after().map_or(gap, |asked| asked.min(RETRY_AFTER_MAX).max(gap));
+        let gap = reason.retry_after().map_or(gap, |asked| asked.min(RETRY_AFTER_MAX).max(gap));
+        let until = now + rules.jittered(gap, &mut self.dice);
         let timer = self.next_timer();
         let phase = Phase::BackingOff { until, timer };
         (State::Pending { phase, attempt, last: Some(reason) }, vec![Effect::ArmTimer(timer, until)])
@@ -382,7 +226,8 @@ impl ConnMachine {
         rules: &Rules,
     ) -> (State, Vec<Effect>) {
         let retry = rules.remote && !rules.slow_retry.is_zero();
-        let slow_retry = retry.then(|| (now + rules.slow_retry, self.next_timer()));
+        let slow_retry =
+            retry.then(|| (now + rules.jittered(rules.slow_retry, &mut self.dice), self.next_timer()));
         let effects = slow_retry.map(|(at, timer)| Effect::ArmTimer(timer, at)).into_iter().collect();
         (State::Failed { reason, class, attempts, since: now, slow_retry }, effects)
     }
@@ -410,9 +255,14 @@ impl ConnMachine {
                 effects.insert(0, Effect::CloseLink(generation));
                 (state, effects)
             }
-            Event::Disable => {
-                (State::Disabled { by: DisabledBy::User, since: now }, vec![Effect::CloseLink(generation)])
+            Event::Replaced => {
+                let (state, mut effects) = queue(0, None);
+                effects.insert(0, Effect::Drain(generation));
+                (state, effects)
             }
+            Event::Disable => (off(DisabledBy::User, now), vec![Effect::CloseLink(generation)]),
+            Event::EntryDisabled => (off(DisabledBy::Entry, now), vec![Effect::Drain(generation)]),
+            Event::Removed => (off(DisabledBy::Removed, now), vec![Effect::CloseLink(generation)]),
             Event::Panicked { restarted: true } => {
                 let (state, mut effects) = queue(attempt, None);
                 effects.insert(0, Effect::CloseLink(generation));
@@ -459,7 +309,7 @@ impl ConnMachine {
         if attempt >= rules.attempts_max {
             return self.give_up(reason, FailureClass::Unreachable, attempt, now, rules);
         }
-        self.back_off(attempt, rules.gap(attempt), reason, now)
+        self.back_off(attempt, rules.gap(attempt), reason, now, rules)
     }
 
     // Allowed targets: Failed, Pending, Disabled.
@@ -476,7 +326,10 @@ impl ConnMachine {
                 queue(self.attempts_max(rules).saturating_sub(1), Some(reason))
             }
             Event::Reconnect => queue(0, Some(reason)),
-            Event::Disable => (State::Disabled { by: DisabledBy::User, since: now }, Vec::new()),
+            Event::Replaced => queue(0, None),
+            Event::Disable => (off(DisabledBy::User, now), Vec::new()),
+            Event::EntryDisabled => (off(DisabledBy::Entry, now), Vec::new()),
+            Event::Removed => (off(DisabledBy::Removed, now), Vec::new()),
             Event::PermitGranted => {
                 (State::Failed { reason, class, attempts, since, slow_retry }, vec![Effect::ReleasePermit])
             }
@@ -500,7 +353,10 @@ type Failure = (Arc<CloseReason>, FailureClass, u32, Instant, Option<(Instant, T
 fn needs_auth(reason: Arc<CloseReason>, since: Instant, event: Event, now: Instant) -> (State, Vec<Effect>) {
     match event {
         Event::Reconnect => queue(0, Some(reason)),
-        Event::Disable => (State::Disabled { by: DisabledBy::User, since: now }, Vec::new()),
+        Event::Replaced => queue(0, None),
+        Event::Disable => (off(DisabledBy::User, now), Vec::new()),
+        Event::EntryDisabled => (off(DisabledBy::Entry, now), Vec::new()),
+        Event::Removed => (off(DisabledBy::Removed, now), Vec::new()),
         Event::PermitGranted => (State::NeedsAuth { reason, since }, vec![Effect::ReleasePermit]),
         Event::Demand
         | Event::Dialed(_)
@@ -513,10 +369,23 @@ fn needs_auth(reason: Arc<CloseReason>, since: Instant, event: Event, now: Insta
     }
 }
 
-// Allowed targets: Disabled, Pending (by the user only).
-fn disabled(by: DisabledBy, since: Instant, event: Event) -> (State, Vec<Effect>) {
+// Allowed targets: Disabled, Pending (by the user; by the entry what the entry had switched off).
+fn disabled(by: DisabledBy, since: Instant, event: Event, now: Instant) -> (State, Vec<Effect>) {
     match event {
-        Event::Enable => (dormant(), Vec::new()),
+        Event::Enable => match by {
+            DisabledBy::Entry | DisabledBy::User => (dormant(), Vec::new()),
+            DisabledBy::Removed => (State::Disabled { by, since }, Vec::new()),
+        },
+        Event::Replaced => match by {
+            DisabledBy::Entry => (dormant(), Vec::new()),
+            DisabledBy::User | DisabledBy::Removed => (State::Disabled { by, since }, Vec::new()),
+        },
+        Event::Disable => match by {
+            // What a person has switched off, no entry switches on.
+            DisabledBy::Entry => (off(DisabledBy::User, now), Vec::new()),
+            DisabledBy::User | DisabledBy::Removed => (State::Disabled { by, since }, Vec::new()),
+        },
+        Event::Removed => (off(DisabledBy::Removed, now), Vec::new()),
         Event::PermitGranted => (State::Disabled { by, since }, vec![Effect::ReleasePermit]),
         Event::Demand
         | Event::Dialed(_)
@@ -525,7 +394,7 @@ fn disabled(by: DisabledBy, since: Instant, event: Event) -> (State, Vec<Effect>
         | Event::Down { .. }
         | Event::Timer(_)
         | Event::Reconnect
-        | Event::Disable
+        | Event::EntryDisabled
         | Event::Panicked { .. } => (State::Disabled { by, since }, Vec::new()),
     }
 }
@@ -536,6 +405,18 @@ fn dormant() -> State {
 
 fn queue(attempt: u32, last: Option<Arc<CloseReason>>) -> (State, Vec<Effect>) {
     (State::Pending { phase: Phase::Queued, attempt, last }, vec![Effect::RequestPermit])
+}
+
+/// Gives up what a phase has begun, and begins anew.
+fn requeue(phase: Phase, last: Option<Arc<CloseReason>>) -> (State, Vec<Effect>) {
+    let mut effects = undo_phase(phase);
+    let (state, more) = queue(0, last);
+    effects.extend(more);
+    (state, effects)
+}
+
+fn off(by: DisabledBy, since: Instant) -> State {
+    State::Disabled { by, since }
 }
 
 fn crashed(attempts: u32, now: Instant) -> State {

@@ -117,6 +117,27 @@ impl Value for StartupMode {
     }
 }
 
+/// Which answer to a request that carried our session id means that the session has expired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExpiredRule {
+    /// Status 404 or 410, whatever the body.
+    #[default]
+    Status,
+    /// Status 404 with the JSON-RPC error code -32001, which no text defines but some servers send.
+    StatusAndCode,
+}
+
+impl Value for ExpiredRule {
+    const EXPECTED: &'static str = "status or status-and-code";
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "status" => Some(ExpiredRule::Status),
+            "status-and-code" => Some(ExpiredRule::StatusAndCode),
+            _ => None,
+        }
+    }
+}
+
 macro_rules! settings {
     ($($(#[$doc:meta])* $field:ident: $kind:ty = $default:expr, $key:literal;)*) => {
         /// The settings of a board. Fields are named after their keys; times are [`Duration`]s, zero is off
@@ -212,14 +233,20 @@ settings! {
     reconnect_backoff_max: Duration = ms(30_000), "reconnect.backoff_ms_max";
     /// Each gap is the last one times this.
     reconnect_backoff_factor: f64 = 2.0, "reconnect.backoff_factor";
+    /// The part of a gap, 0 to 1, that chance may add to it.
+    reconnect_jitter: f64 = 0.0, "reconnect.jitter";
     /// Dead children are restarted.
     reconnect_stdio: bool = true, "reconnect.stdio";
     /// A connection of this age that answered something starts the count anew.
     reconnect_reset_after: Duration = ms(30_000), "reconnect.reset_after_ms";
     /// Gap of the slow retry of a failed remote server; 0 is off.
     reconnect_slow_retry: Duration = ms(300_000), "reconnect.slow_retry_ms";
+    /// What is under way on a connection whose entry has changed may take so long; 0 ends it at once.
+    reconnect_drain: Duration = ms(30_000), "reconnect.drain_ms";
     /// Terminal failures in a row that end a connection.
     health_strikes_max: usize = 3, "health.strikes_max";
+    /// Which answer means that our session has expired.
+    session_expired_rule: ExpiredRule = ExpiredRule::Status, "session.expired_rule";
     /// A listen stream shorter than this is short.
     listen_short: Duration = ms(10_000), "listen.short_ms";
     /// Reopenings of short listen streams.

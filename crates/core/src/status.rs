@@ -99,7 +99,7 @@ pub enum StateView {
     },
     /// Switched off.
     Disabled {
-        /// By whom: `entry` or `user`.
+        /// By whom: `entry` or `user`; `removed` when a kept handle's server is not on the board any more.
         by: &'static str,
     },
 }

@@ -8,6 +8,16 @@
 //! | `callboard_unmatched_replies_total` | counter | server | replies |
 //! | `callboard_malformed_total` | counter | server | messages |
 //! | `callboard_unanswered_total` | counter | server | requests of the server |
+//! | `callboard_dials_total` | counter | server | attempts to connect |
+//! | `callboard_reconnects_total` | counter | server, cause | connections lost, or given up for another |
+//! | `callboard_stale_events_total` | counter | server | messages of earlier generations that were dropped |
+//! | `callboard_catalog_tools` | gauge | server | tools |
+//! | `callboard_servers` | gauge | state | servers |
+//! | `callboard_dial_permits_in_use` | gauge | pool (`local`, `remote`) | permits |
+
+mod life;
+
+pub(crate) use life::*;
 
 use crate::port::ServerName;
 use metrics::{Counter, Histogram, counter, histogram};

@@ -1,8 +1,8 @@
 //! From the runtime's own types to those that are shown.
 
 use crate::handle::{ConnSnapshot, ToolsState};
-use crate::machine::{DisabledBy, Phase, State};
-use crate::port::{Admitted, CloseReason};
+use crate::machine::{Phase, State};
+use crate::port::CloseReason;
 use crate::status::{InfoView, ServerStatus, SourceView, StateView};
 use tokio::time::Instant;
 
@@ -44,12 +44,7 @@ pub(crate) fn state(snapshot: &ConnSnapshot) -> StateView {
             hint: reason.hint(),
             slow_retry_in_ms: slow_retry.map(|(at, _)| until(at)),
         },
-        State::Disabled { by, .. } => StateView::Disabled {
-            by: match by {
-                DisabledBy::Entry => "entry",
-                DisabledBy::User => "user",
-            },
-        },
+        State::Disabled { by, .. } => StateView::Disabled { by: by.as_str() },
     }
 }
 
@@ -83,8 +78,8 @@ pub(crate) fn is_dormant(state: &State) -> bool {
 }
 
 /// The server's line of a status.
-pub(crate) fn server(server: &Admitted, snapshot: &ConnSnapshot) -> ServerStatus {
-    let spec = server.spec();
+pub(crate) fn server(snapshot: &ConnSnapshot) -> ServerStatus {
+    let spec = snapshot.server.spec();
     let mut warnings = spec.warnings.clone();
     if let ToolsState::Failed(cause) = &snapshot.tools.state {
         warnings.push(format!("its tools could not be listed: {cause}"));

@@ -88,6 +88,30 @@ async fn a_404_or_410_to_our_session_expires_it_and_no_delete_follows() {
 }
 
 #[tokio::test]
+async fn by_status_and_code_a_session_expires_with_the_code_alone() {
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}"#;
+    for (status, body, expires) in [("404", error, true), ("404", "Not Found", false), ("410", error, false)]
+    {
+        let peer = Peer::start(legacy_server(move |request| {
+            no_get(request).unwrap_or_else(|| respond(status, "Content-Type: application/json\r\n", body))
+        }))
+        .await;
+        let spec = callboard_core::port::HttpSpec { url: peer.url.clone(), ..Default::default() };
+        let set = |settings: &mut callboard_core::settings::Settings| {
+            settings.set("session.expired_rule", "status-and-code").expect("a setting");
+        };
+        let client = Client::dial_with(spec, set).await.expect("dials");
+        client.initialize().await;
+        let reason = client.fails(2).await;
+        assert_eq!(
+            matches!(reason, CloseReason::SessionExpired { .. }),
+            expires,
+            "{status} {body}: {reason:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_404_without_a_session_is_a_status() {
     let peer = Peer::start(|_| respond("404", "", "Not Found")).await;
     let reason = Client::dial(&peer.url).await.fails(2).await;

@@ -5,21 +5,28 @@
 //! Control path: messages become events, `step` decides, effects are carried out here; what changed is
 //! published as a snapshot. Data path: none. Calls use the published core and never come here.
 
+mod causes;
 mod effects;
-mod messages;
+pub(super) mod messages;
+pub(super) mod replace;
+pub(super) mod tools;
 
 pub(crate) use messages::{Close, Command};
+pub(crate) use replace::{EntryDisabled, Remove, Replace, leads_to_the_same};
 
-use crate::actor::connector::{ConnectorActor, Permit, Pool};
+use crate::actor::connector::{ConnectorActor, Permit, Pool, Ticket};
 use crate::conn_core::ConnCore;
 use crate::environment::Environment;
 use crate::event::EventKind;
 use crate::guard;
 use crate::handle::{ConnShared, ConnSnapshot, Tools, ToolsState};
+use crate::io_task::Gone;
 use crate::machine::{ConnMachine, DisabledBy, Event, Phase, Rules, State};
-use crate::port::Admitted;
+use crate::port::{Admitted, Generation};
+use crate::telemetry;
 use crate::view;
 use actix::prelude::*;
+use causes::Ending;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::AbortHandle;
@@ -33,8 +40,14 @@ pub struct ConnectionActor {
     connector: Addr<ConnectorActor>,
     rules: Rules,
     machine: ConnMachine,
+    /// The request for a permit that has not been given back, granted or not.
+    ticket: Option<Ticket>,
     permit: Option<Permit>,
+    overdue: Option<SpawnHandle>,
+    timer: Option<SpawnHandle>,
     dial: Option<AbortHandle>,
+    /// Attempts of which something may be left that the next one must not meet.
+    leaving: Vec<Gone>,
     core: Option<Arc<ConnCore>>,
     /// Earlier generations whose last exchanges may still be under way.
     ending: Vec<Weak<ConnCore>>,
@@ -49,7 +62,7 @@ pub struct ConnectionActor {
 struct Refresh {
     under_way: bool,
     asked_for: bool,
-    scheduled: bool,
+    scheduled: Option<SpawnHandle>,
     /// Refreshes in quick succession; each one doubles the pause before the next.
     storm: u32,
     last: Option<Instant>,
@@ -59,9 +72,13 @@ struct Refresh {
 impl ConnectionActor {
     /// Starts the actor of one server, under guard.
     pub(crate) fn start(shared: Arc<ConnShared>, connector: Addr<ConnectorActor>) -> Addr<ConnectionActor> {
-        let (env, server) = (shared.env.clone(), shared.server.clone());
+        let env = shared.env.clone();
+        let (server, machine) = {
+            let snapshot = shared.snapshot.load();
+            (snapshot.server.clone(), snapshot.machine.clone())
+        };
         let rules = rules(&env, &server);
-        let machine = shared.snapshot.load().machine.clone();
+        env.states.entered(shape(&machine.state).0);
         guard::start(move |_| ConnectionActor {
             env,
             server,
@@ -69,8 +86,12 @@ impl ConnectionActor {
             connector,
             rules,
             machine,
+            ticket: None,
             permit: None,
+            overdue: None,
+            timer: None,
             dial: None,
+            leaving: Vec::new(),
             core: None,
             ending: Vec::new(),
             listening: None,
@@ -90,6 +111,8 @@ impl ConnectionActor {
     /// Takes an event: decides, carries out, publishes.
     fn step(&mut self, event: Event, context: &mut Context<Self>) {
         let before = shape(&self.machine.state);
+        let lived = self.machine.live();
+        let ending = lived.and_then(|_| causes::ending(&event, self.closing));
         // A copy, so that a panic of the machine leaves the state as it was.
         let (machine, effects) = self.machine.clone().step(event, Instant::now(), &self.rules);
         self.machine = machine;
@@ -99,7 +122,16 @@ impl ConnectionActor {
         for effect in effects {
             self.carry_out(effect, context);
         }
+        if let Some(ending) = ending
+            && lived != self.machine.live()
+        {
+            self.tell_loss(lived.unwrap_or_default(), before.0 == "connected", ending);
+        }
         let after = shape(&self.machine.state);
+        if before.0 != after.0 {
+            self.env.states.left(before.0);
+            self.env.states.entered(after.0);
+        }
         if before != after {
             let is_phase = before.0 == after.0 && after.1 != Some(view::phase_word(Phase::Dormant));
             match is_phase {
@@ -108,8 +140,41 @@ impl ConnectionActor {
             }
             let cause = cause(&self.machine.state);
             let event = EventKind::StateChanged { state: after.0, phase: after.1, cause };
-            self.env.emit(self.server.name(), self.machine.generation, event);
+            self.tell(self.machine.generation, event);
         }
+    }
+
+    fn tell(&self, generation: Generation, event: EventKind) {
+        self.env.emit(self.server.name(), generation, event);
+    }
+
+    /// A connection, or an attempt to make one, has ended.
+    fn tell_loss(&self, generation: Generation, was_connected: bool, ending: Ending) {
+        let now = Instant::now();
+        let until = |at: Instant| at.saturating_duration_since(now).as_millis() as u64;
+        let (attempt, next_try_in_ms) = match &self.machine.state {
+            State::Pending { phase, attempt, .. } => match phase {
+                Phase::BackingOff { until: at, .. } => (*attempt, Some(until(*at))),
+                Phase::Queued | Phase::Dialing(_) | Phase::Handshaking(_) => (*attempt, Some(0)),
+                Phase::Dormant => (*attempt, None),
+            },
+            State::Failed { attempts, slow_retry, .. } => (*attempts, slow_retry.map(|(at, _)| until(at))),
+            State::Connected { .. } | State::NeedsAuth { .. } | State::Disabled { .. } => (0, None),
+        };
+        let Ending { word, text, signal } = ending;
+        if was_connected && matches!(self.machine.state, State::Pending { .. }) {
+            telemetry::reconnecting(self.server.name(), word);
+        }
+        self.tell(
+            generation,
+            EventKind::LinkLost { cause: text.into_owned(), signal, attempt, next_try_in_ms },
+        );
+    }
+
+    /// Counts and tells a message of an earlier generation, which its handler drops.
+    fn drop_stale(&self, of: Generation, what: &'static str) {
+        telemetry::stale_event(self.server.name());
+        self.tell(self.machine.generation, EventKind::StaleDropped { of_generation: of.0, what });
     }
 
     /// The lists of a session that has ended stay as the last good ones, marked stale.
@@ -137,6 +202,7 @@ impl ConnectionActor {
 
     fn snapshot(&self) -> ConnSnapshot {
         ConnSnapshot {
+            server: self.server.clone(),
             machine: self.machine.clone(),
             attempts_max: self.machine.attempts_max(&self.rules),
             core: self.core.clone(),
@@ -150,10 +216,13 @@ impl ConnectionActor {
 impl Drop for ConnectionActor {
     fn drop(&mut self) {
         if !matches!(self.machine.state, State::Disabled { .. }) {
+            self.env.states.left(shape(&self.machine.state).0);
             self.machine.state = State::Disabled { by: DisabledBy::User, since: Instant::now() };
+            self.env.states.entered(shape(&self.machine.state).0);
             self.forget_core();
-            self.publish();
         }
+        self.shared.end_commands();
+        self.publish();
         self.end_all();
         if let Some(task) = self.dial.take() {
             task.abort();
@@ -161,6 +230,9 @@ impl Drop for ConnectionActor {
         if let Some(task) = self.listening.take() {
             task.abort();
         }
+        self.env.states.left(shape(&self.machine.state).0);
+        telemetry::catalog_tools(self.server.name(), 0);
+        self.env.timelines.end(self.server.name(), &self.shared.timeline);
     }
 }
 
@@ -205,6 +277,7 @@ fn rules(env: &Environment, server: &Admitted) -> Rules {
         backoff_initial: settings.reconnect_backoff_initial,
         backoff_max: settings.reconnect_backoff_max,
         backoff_factor: settings.reconnect_backoff_factor,
+        jitter: settings.reconnect_jitter,
         reset_after: settings.reconnect_reset_after,
         slow_retry: settings.reconnect_slow_retry,
     }

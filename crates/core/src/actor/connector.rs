@@ -5,13 +5,13 @@
 //! Control path: `ConnectionActor --Acquire--> ConnectorActor --Granted--> ConnectionActor`. Data path: none.
 
 use crate::guard::Panicked;
-use crate::port::ServerName;
+use crate::telemetry;
 use actix::WeakRecipient;
 use actix::prelude::*;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 /// Which pool a server draws from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pool {
     /// Process starts.
     Local,
@@ -19,27 +19,44 @@ pub enum Pool {
     Remote,
 }
 
+impl Pool {
+    /// The word for it in metrics.
+    fn as_str(self) -> &'static str {
+        match self {
+            Pool::Local => "local",
+            Pool::Remote => "remote",
+        }
+    }
+}
+
+/// A request for a permit, counted in the order of asking over all servers of a board.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket {
+    pub pool: Pool,
+    pub number: u64,
+}
+
 /// Asks for a permit.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Acquire {
-    pub server: ServerName,
-    pub pool: Pool,
+    pub ticket: Ticket,
     pub to: Recipient<Granted>,
 }
 
 /// Withdraws a request that has not been granted yet.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(crate) struct Withdraw {
-    pub server: ServerName,
-    pub pool: Pool,
-}
+pub(crate) struct Withdraw(pub Ticket);
 
 /// A permit to dial, granted.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(crate) struct Granted(pub Permit);
+pub(crate) struct Granted {
+    /// The request that it answers.
+    pub ticket: Ticket,
+    pub permit: Permit,
+}
 
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -68,13 +85,15 @@ pub struct ConnectorActor {
 
 struct Lane {
     free: usize,
-    waiting: VecDeque<(ServerName, Recipient<Granted>)>,
+    in_use: usize,
+    /// By number: the first to ask is the first to be served, and any of them can be withdrawn without a search.
+    waiting: BTreeMap<u64, Recipient<Granted>>,
 }
 
 impl ConnectorActor {
     /// A connector with so many permits of each kind; at least one of each.
     pub fn new(local_max: usize, remote_max: usize) -> ConnectorActor {
-        let lane = |free: usize| Lane { free: free.max(1), waiting: VecDeque::new() };
+        let lane = |free: usize| Lane { free: free.max(1), in_use: 0, waiting: BTreeMap::new() };
         ConnectorActor { local: lane(local_max), remote: lane(remote_max) }
     }
 
@@ -88,10 +107,12 @@ impl ConnectorActor {
     fn grant(&mut self, pool: Pool, context: &mut Context<Self>) {
         let lane = self.lane(pool);
         while lane.free > 0 {
-            let Some((_, to)) = lane.waiting.pop_front() else { return };
+            let Some((number, to)) = lane.waiting.pop_first() else { return };
             lane.free -= 1;
+            lane.in_use += 1;
+            telemetry::dial_permits_in_use(pool.as_str(), lane.in_use);
             let connector = context.address().recipient::<Returned>().downgrade();
-            to.do_send(Granted(Permit { pool, connector }));
+            to.do_send(Granted { ticket: Ticket { pool, number }, permit: Permit { pool, connector } });
         }
     }
 }
@@ -108,16 +129,17 @@ impl Handler<Acquire> for ConnectorActor {
     type Result = ();
 
     fn handle(&mut self, message: Acquire, context: &mut Context<Self>) {
-        self.lane(message.pool).waiting.push_back((message.server, message.to));
-        self.grant(message.pool, context);
+        let Ticket { pool, number } = message.ticket;
+        self.lane(pool).waiting.insert(number, message.to);
+        self.grant(pool, context);
     }
 }
 
 impl Handler<Withdraw> for ConnectorActor {
     type Result = ();
 
-    fn handle(&mut self, message: Withdraw, _: &mut Context<Self>) {
-        self.lane(message.pool).waiting.retain(|(server, _)| *server != message.server);
+    fn handle(&mut self, Withdraw(ticket): Withdraw, _: &mut Context<Self>) {
+        self.lane(ticket.pool).waiting.remove(&ticket.number);
     }
 }
 
@@ -125,7 +147,10 @@ impl Handler<Returned> for ConnectorActor {
     type Result = ();
 
     fn handle(&mut self, Returned(pool): Returned, context: &mut Context<Self>) {
-        self.lane(pool).free += 1;
+        let lane = self.lane(pool);
+        lane.free += 1;
+        lane.in_use = lane.in_use.saturating_sub(1);
+        telemetry::dial_permits_in_use(pool.as_str(), lane.in_use);
         self.grant(pool, context);
     }
 }

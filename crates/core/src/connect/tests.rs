@@ -146,7 +146,7 @@ async fn play(script: Script, remembered: Option<Era>) -> (String, String) {
         server,
         generation: Generation(1),
         list_changed: Arc::new(|_| {}),
-        token: None,
+        token: AliveToken::default(),
         dialed: Box::new(|| {}),
     };
     let outcome = match connect(attempt).await {

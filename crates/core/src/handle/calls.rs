@@ -317,7 +317,7 @@ impl ConnHandle {
     }
 
     fn call_timeout(&self) -> Option<Duration> {
-        self.0.server.spec().options.call_timeout_ms.map(Duration::from_millis)
+        self.0.snapshot.load().server.spec().options.call_timeout_ms.map(Duration::from_millis)
     }
 
     /// May this request be sent over the next connection? Before acceptance always; after an expired session

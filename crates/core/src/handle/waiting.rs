@@ -6,7 +6,7 @@ use crate::catalog::ItemList;
 use crate::conn_core::ConnCore;
 use crate::handle::Command;
 use crate::lists;
-use crate::machine::State;
+use crate::machine::{DisabledBy, State};
 use crate::port::{Delivery, Generation};
 use crate::view;
 use callboard_protocol::Era;
@@ -19,13 +19,15 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 impl ConnHandle {
-    /// Asks for a connection if there is none and waits for it.
+    /// Asks for a connection if there is none and waits for it; after [`ConnHandle::reconnect`] and
+    /// [`ConnHandle::enable`], for the one that they lead to.
     ///
     /// # Errors
     /// When the server has failed, needs a login or is switched off, and when the time is up.
     pub async fn connect(&self, timeout: Option<Duration>) -> Result<(), CallError> {
         let started = Instant::now();
-        self.core(timeout.and_then(|timeout| started.checked_add(timeout)), started).await.map(|_| ())
+        let until = timeout.and_then(|timeout| started.checked_add(timeout));
+        self.next_core(until, started).await.map(|_| ())
     }
 
     /// The connection in use.
@@ -40,9 +42,13 @@ impl ConnHandle {
         until: Option<Instant>,
         started: Instant,
     ) -> Result<Arc<ConnCore>, CallError> {
-        if let Some(core) = self.ready_core() {
-            return Ok(core);
+        match self.ready_core() {
+            Some(core) => Ok(core),
+            None => self.next_core(until, started).await,
         }
+    }
+
+    async fn next_core(&self, until: Option<Instant>, started: Instant) -> Result<Arc<ConnCore>, CallError> {
         self.wait(&self.0.changed, until, started, |snapshot| match &snapshot.core {
             Some(core) if core.closed().is_none() => Some(Ok(core.clone())),
             _ => self.given_up(snapshot).map(Err),
@@ -76,7 +82,7 @@ impl ConnHandle {
             // Enabled before the look, so that no change between the two is missed.
             let mut changed = pin!(changes.notified());
             changed.as_mut().enable();
-            {
+            if !self.0.is_behind() {
                 let snapshot = self.0.snapshot.load();
                 if let Some(ready) = ready(&snapshot) {
                     return ready;
@@ -116,7 +122,14 @@ impl ConnHandle {
                 (format!("{reason}{next}"), Some(reason.clone()))
             }
             State::Disabled { .. } if !self.0.env.is_open() => return Some(CallError::Closed),
-            State::Disabled { .. } => ("it is switched off".into(), None),
+            State::Disabled { by, .. } => {
+                let message = match by {
+                    DisabledBy::User => "it is switched off",
+                    DisabledBy::Entry => "it is switched off by its entry",
+                    DisabledBy::Removed => "it was removed from the board",
+                };
+                (message.into(), None)
+            }
         };
         Some(CallError::NotConnected { server, message, reason })
     }

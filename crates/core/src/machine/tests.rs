@@ -12,6 +12,7 @@ fn rules() -> Rules {
         backoff_initial: Duration::from_secs(1),
         backoff_max: Duration::from_secs(30),
         backoff_factor: 2.0,
+        jitter: 0.0,
         reset_after: Duration::from_secs(30),
         slow_retry: Duration::from_secs(300),
     }
@@ -63,6 +64,8 @@ fn states(now: Instant) -> Vec<(&'static str, State)> {
             },
         ),
         ("disabled", State::Disabled { by: DisabledBy::User, since: now }),
+        ("disabled-by-entry", State::Disabled { by: DisabledBy::Entry, since: now }),
+        ("removed", State::Disabled { by: DisabledBy::Removed, since: now }),
     ]
 }
 
@@ -88,6 +91,9 @@ fn events() -> Vec<(&'static str, Event)> {
         ("reconnect", Event::Reconnect),
         ("enable", Event::Enable),
         ("disable", Event::Disable),
+        ("replaced", Event::Replaced),
+        ("entry-disabled", Event::EntryDisabled),
+        ("removed", Event::Removed),
         ("panicked", Event::Panicked { restarted: true }),
         ("panicked-for-good", Event::Panicked { restarted: false }),
     ]
@@ -105,7 +111,7 @@ fn shown(state: &State) -> String {
         State::Connected { generation, attempt, .. } => format!("connected({generation})#{attempt}"),
         State::NeedsAuth { .. } => "needs-auth".into(),
         State::Failed { class, .. } => format!("failed({})", class.as_str()),
-        State::Disabled { .. } => "disabled".into(),
+        State::Disabled { by, .. } => format!("disabled({})", by.as_str()),
     }
 }
 
@@ -116,6 +122,7 @@ fn shown_effect(effect: &Effect) -> String {
         Effect::Dial(generation) => format!("dial({generation})"),
         Effect::CancelDial => "cancel-dial".into(),
         Effect::CloseLink(generation) => format!("close({generation})"),
+        Effect::Drain(generation) => format!("drain({generation})"),
         Effect::ArmTimer(..) => "timer".into(),
     }
 }
@@ -283,4 +290,40 @@ fn a_server_that_forgets_each_new_session_is_given_up() {
     }
     assert_eq!(gaps, [0, 2, 4, 8, 16], "a session that was merely lost is renewed at once");
     assert!(matches!(machine.state, State::Failed { class: FailureClass::Unreachable, .. }));
+}
+
+#[test]
+fn jitter_lengthens_a_gap_by_at_most_its_part_and_the_same_way_for_a_seed() {
+    let now = Instant::now();
+    let rules = Rules { jitter: 0.5, ..rules() };
+    let gap = |seed: u64| {
+        let machine = ConnMachine { dice: Dice::forked(seed, "s"), ..connected(now) };
+        let down = Event::Down { generation: Generation(1), reason: reset(), answered: true };
+        match machine.step(down, now, &rules).0.state {
+            State::Pending { phase: Phase::BackingOff { until, .. }, .. } => until - now,
+            other => panic!("{other:?}"),
+        }
+    };
+    let gaps: std::collections::BTreeSet<Duration> = (0..100).map(gap).collect();
+    assert!(gaps.len() > 90, "they differ: {gaps:?}");
+    assert!(gaps.iter().all(|gap| (1_000..1_500).contains(&gap.as_millis())), "{gaps:?}");
+    assert_eq!(gap(7), gap(7));
+}
+
+#[test]
+fn a_pause_that_the_server_asked_for_is_never_shortened_by_chance() {
+    let now = Instant::now();
+    let rules = Rules { jitter: 1.0, ..rules() };
+    for seed in 0..100 {
+        let retry_after = Some(Duration::from_secs(9));
+        let busy = CloseReason::Status { status: 503, body: String::new(), rpc: None, retry_after };
+        let machine = ConnMachine { dice: Dice::forked(seed, "s"), ..connected(now) };
+        let down = Event::Down { generation: Generation(1), reason: Arc::new(busy), answered: true };
+        let State::Pending { phase: Phase::BackingOff { until, .. }, .. } =
+            machine.step(down, now, &rules).0.state
+        else {
+            panic!("not backing off")
+        };
+        assert!((9..18).contains(&(until - now).as_secs()));
+    }
 }

@@ -172,7 +172,8 @@ impl HttpLink {
 
     /// The reason behind an answer without success.
     pub(crate) async fn refusal(&self, response: Response, sent_session: bool) -> CloseReason {
-        let reason = status::refusal(response, sent_session, self.settings.wire_error_body_bytes_max).await;
+        let session = sent_session.then_some(self.settings.session_expired_rule);
+        let reason = status::refusal(response, session, self.settings.wire_error_body_bytes_max).await;
         if matches!(reason, CloseReason::SessionExpired { .. }) {
             self.headers.expire_session();
         }

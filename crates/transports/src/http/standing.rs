@@ -238,7 +238,8 @@ pub(crate) async fn open(link: &HttpLink, last_event_id: Option<&str>) -> Result
     })??;
     if !response.status().is_success() {
         let max = link.settings.wire_error_body_bytes_max;
-        return Err(super::status::refusal(response, sent_session, max).await);
+        let session = sent_session.then_some(link.settings.session_expired_rule);
+        return Err(super::status::refusal(response, session, max).await);
     }
     match media_of(response.headers()) {
         Media::EventStream => Ok(EventStream::new(response, link.settings.wire_frame_bytes_max)),

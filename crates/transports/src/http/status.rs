@@ -3,6 +3,7 @@
 use super::body;
 use bytes::Bytes;
 use callboard_core::port::CloseReason;
+use callboard_core::settings::ExpiredRule;
 use callboard_protocol::{Decoded, Frame, RemoteError, ReplyBody, decode, json, text};
 use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use reqwest::{Response, StatusCode};
@@ -11,9 +12,16 @@ use std::time::{Duration, SystemTime};
 /// Longest excerpt of a body in an error, in characters.
 const EXCERPT_CHARS_MAX: usize = 4_096;
 
-/// Turns an answer without success into the reason that the request failed for. `sent_session` tells
-/// whether the request carried our session id.
-pub(crate) async fn refusal(response: Response, sent_session: bool, body_bytes_max: usize) -> CloseReason {
+/// The JSON-RPC code that `session.expired_rule = "status-and-code"` asks for.
+const SESSION_EXPIRED_CODE: i64 = -32_001;
+
+/// Turns an answer without success into the reason that the request failed for. `session` is there if the
+/// request carried our session id, and tells what then means that it has expired.
+pub(crate) async fn refusal(
+    response: Response,
+    session: Option<ExpiredRule>,
+    body_bytes_max: usize,
+) -> CloseReason {
     let status = response.status();
     let challenge = || header_text(response.headers(), &WWW_AUTHENTICATE);
     match status {
@@ -23,7 +31,7 @@ pub(crate) async fn refusal(response: Response, sent_session: bool, body_bytes_m
         StatusCode::FORBIDDEN if challenge().contains("insufficient_scope") => {
             return CloseReason::InsufficientScope { challenge: challenge() };
         }
-        StatusCode::NOT_FOUND | StatusCode::GONE if sent_session => {
+        StatusCode::NOT_FOUND | StatusCode::GONE if session == Some(ExpiredRule::Status) => {
             return CloseReason::SessionExpired { status: status.as_u16() };
         }
         _ => {}
@@ -31,6 +39,12 @@ pub(crate) async fn refusal(response: Response, sent_session: bool, body_bytes_m
     let retry_after = retry_after(response.headers());
     let body = body::read_start(response, body_bytes_max).await;
     let rpc = rpc_error(&body);
+    if session == Some(ExpiredRule::StatusAndCode)
+        && status == StatusCode::NOT_FOUND
+        && rpc.as_ref().is_some_and(|rpc| rpc.code == SESSION_EXPIRED_CODE)
+    {
+        return CloseReason::SessionExpired { status: status.as_u16() };
+    }
     CloseReason::Status { status: status.as_u16(), body: clean_text(&body), rpc, retry_after }
 }
 

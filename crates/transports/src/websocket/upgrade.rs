@@ -78,7 +78,7 @@ async fn refusal(response: Response, asked_at: &Url, body_bytes_max: usize) -> C
         let location = callboard_protocol::masked_url(target.as_str());
         return CloseReason::Redirect { status: status.as_u16(), location };
     }
-    status::refusal(response, false, body_bytes_max).await
+    status::refusal(response, None, body_bytes_max).await
 }
 
 /// Did this server mean this request? A server may choose no subprotocol, but none that was not offered.

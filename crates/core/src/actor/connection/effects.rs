@@ -1,21 +1,26 @@
 //! What a decision of the machine makes the actor do.
 
 use super::ConnectionActor;
-use super::messages::{ConnectDone, Dialed, IoDown, ListChanged, PermitOverdue, TimerDone};
-use crate::actor::connector::{Acquire, Withdraw};
+use super::messages::{ConnectDone, Dialed, IoDown, PermitOverdue, TimerDone};
+use super::replace::DrainOverdue;
+use super::tools::ListChanged;
+use crate::actor::connector::{Acquire, Pool, Ticket, Withdraw};
 use crate::conn_core::ConnCore;
 use crate::connect::{Attempt, Established, connect};
 use crate::handle::{ToolsFetched, ToolsState};
 use crate::inbound;
+use crate::io_task::{AliveToken, Gone};
 use crate::listen;
 use crate::lists;
 use crate::machine::{Effect, Event, State};
 use crate::port::Generation;
+use crate::telemetry;
 use actix::prelude::*;
 use callboard_protocol::list::ListKind;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use tokio::time::Instant;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
 
 /// The actor's own fetch of the tools has ended.
 #[derive(Message)]
@@ -34,13 +39,19 @@ impl ConnectionActor {
     pub(super) fn carry_out(&mut self, effect: Effect, context: &mut Context<Self>) {
         match effect {
             Effect::RequestPermit => {
-                let (server, pool) = (self.server.name().clone(), self.pool());
-                self.connector.do_send(Acquire { server, pool, to: context.address().recipient() });
+                let number = self.env.tickets.fetch_add(1, Ordering::Relaxed);
+                let ticket = Ticket { pool: self.pool(), number };
+                self.ticket = Some(ticket);
+                self.connector.do_send(Acquire { ticket, to: context.address().recipient() });
             }
             Effect::ReleasePermit => {
-                if self.permit.take().is_none() {
-                    let (server, pool) = (self.server.name().clone(), self.pool());
-                    self.connector.do_send(Withdraw { server, pool });
+                if let Some(overdue) = self.overdue.take() {
+                    context.cancel_future(overdue);
+                }
+                if let Some(ticket) = self.ticket.take()
+                    && self.permit.take().is_none()
+                {
+                    self.connector.do_send(Withdraw(ticket));
                 }
             }
             Effect::Dial(generation) => self.dial(generation, context),
@@ -49,18 +60,47 @@ impl ConnectionActor {
                     dial.abort();
                 }
             }
-            Effect::CloseLink(generation) => self.close_link(generation),
+            Effect::CloseLink(generation) => {
+                if let Some(core) = self.ended(generation) {
+                    core.io.stop();
+                }
+            }
+            Effect::Drain(generation) => self.drain(generation, context),
             Effect::ArmTimer(token, at) => {
                 let wait = at.saturating_duration_since(Instant::now());
-                context.run_later(wait, move |_, context| context.notify(TimerDone(token)));
+                let timer = context.run_later(wait, move |_, context| context.notify(TimerDone(token)));
+                if let Some(earlier) = self.timer.replace(timer) {
+                    context.cancel_future(earlier);
+                }
             }
         }
     }
 
-    fn close_link(&mut self, generation: Generation) {
-        let snapshot = self.shared.snapshot.load();
-        if let Some(core) = snapshot.core.as_ref().filter(|core| core.generation == generation) {
+    /// A generation that takes nothing new any more, while something of it is under way.
+    pub(super) fn ended(&self, generation: Generation) -> Option<Arc<ConnCore>> {
+        self.ending.iter().filter_map(Weak::upgrade).find(|core| core.generation == generation)
+    }
+
+    /// What is under way may end, within its limit. The next generation may begin beside it: it is another
+    /// server, by its entry.
+    fn drain(&mut self, generation: Generation, context: &mut Context<Self>) {
+        let Some(core) = self.ended(generation) else { return };
+        self.leaving.clear();
+        let limit = self.env.settings.reconnect_drain;
+        if limit.is_zero() {
             core.io.stop();
+            return;
+        }
+        core.drain();
+        context.run_later(limit, move |_, context| context.notify(DrainOverdue(generation)));
+    }
+
+    /// What the next attempt has to wait for: two processes of one server could be in each other's way.
+    fn left_over(&mut self) -> Vec<Gone> {
+        self.leaving.retain(|gone| !gone.is_gone());
+        match self.pool() {
+            Pool::Local => self.leaving.clone(),
+            Pool::Remote => Vec::new(),
         }
     }
 
@@ -68,17 +108,25 @@ impl ConnectionActor {
         let address = context.address();
         let dialed = address.clone();
         let list_changed = tell_changes(address.clone(), generation);
+        telemetry::dialed(self.server.name());
+        let left_over = self.left_over();
+        let (token, gone) = AliveToken::new(self.env.alive_token());
+        self.leaving.push(gone);
         let attempt = Attempt {
             env: self.env.clone(),
             server: self.server.clone(),
             generation,
             list_changed,
-            token: self.env.alive_token(),
+            token: token.clone(),
             dialed: Box::new(move || dialed.do_send(Dialed(generation))),
         };
-        let token = self.env.alive_token();
+        let settings = &self.env.settings;
+        let patience = settings.stdio_close_grace + settings.stdio_term_grace + CLOSE_SLACK;
         let shared = self.shared.clone();
         let task = self.env.runtime.spawn(async move {
+            for gone in left_over {
+                let _ = timeout(patience, gone.wait()).await;
+            }
             let result = connect(attempt).await;
             drop(token);
             let core = result.as_ref().ok().map(|established| established.core.clone());
@@ -92,7 +140,8 @@ impl ConnectionActor {
         self.dial = Some(task.abort_handle());
         // What makes starts heavy is over by then; a server that hangs must not hold up those that wait.
         let overdue = self.env.settings.probe_timeout;
-        context.run_later(overdue, move |_, context| context.notify(PermitOverdue(generation)));
+        self.overdue =
+            Some(context.run_later(overdue, move |_, context| context.notify(PermitOverdue(generation))));
     }
 
     /// The handshake is done: the core is published and watched, lists are fetched, changes listened for.
@@ -137,6 +186,9 @@ impl ConnectionActor {
         });
     }
 }
+
+/// What the end of a process may take beyond its graces: the reaping.
+const CLOSE_SLACK: Duration = Duration::from_secs(3);
 
 /// Tells the actor of changes, of each kind once until it has looked: no flood of one kind can fill its mailbox
 /// or push out a change of another.
