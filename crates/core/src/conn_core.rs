@@ -175,7 +175,10 @@ impl ConnCore {
                     reply = exchange => {
                         self.pending.lock().remove(id);
                         match reply {
-                            Ok(reply) => Outcome::Reply(reply.body),
+                            Ok(reply) => {
+                                self.metrics.received(reply.body.len());
+                                Outcome::Reply(reply.body)
+                            }
                             Err(reason) => Outcome::Lost(Arc::new(reason)),
                         }
                     }
@@ -285,6 +288,7 @@ impl ConnCore {
                 self.retire(reason.clone())
             }
             _ if reason.is_terminal() => {
+                self.metrics.strike();
                 let strikes = self.strikes.fetch_add(1, Ordering::Relaxed) + 1;
                 if strikes as usize >= self.env.settings.health_strikes_max {
                     self.retire(reason.clone());
@@ -369,6 +373,7 @@ impl ConnCore {
     }
 
     fn tell_holding(self: &Arc<Self>, frame: Vec<u8>, place: Option<Place>) {
+        self.metrics.sent(frame.len());
         match &self.send {
             SendHalf::Duplex(link) => {
                 if let Err(reason) = link.send(&frame) {
@@ -394,6 +399,7 @@ impl ConnCore {
         frame: Vec<u8>,
         headers: Vec<(String, String)>,
     ) -> Result<(), CloseReason> {
+        self.metrics.sent(frame.len());
         match &self.send {
             SendHalf::Duplex(link) => link.send(&frame),
             SendHalf::Exchange(link) => link.notify(frame, headers).await,

@@ -9,6 +9,7 @@ use crate::environment::Environment;
 use crate::machine::{ConnMachine, State};
 use crate::port::{Admitted, Generation, ServerName};
 use crate::status::{ServerStatus, StateView};
+use crate::telemetry::CallMetrics;
 use crate::view;
 use arc_swap::ArcSwap;
 use callboard_protocol::list::ListKind;
@@ -83,6 +84,7 @@ pub(crate) struct ConnShared {
     /// As `changed`, but for those who wait for tools: still while they are being fetched.
     pub tools_changed: watch::Sender<u64>,
     pub sequence: AtomicU64,
+    pub metrics: CallMetrics,
     demanded: AtomicBool,
     commands: CommandSink,
 }
@@ -96,6 +98,7 @@ impl ConnShared {
     ) -> ConnShared {
         let snapshot = ConnSnapshot { machine, attempts_max: 0, core: None, tools: Tools::default() };
         ConnShared {
+            metrics: CallMetrics::new(server.name()),
             server,
             env,
             snapshot: ArcSwap::from_pointee(snapshot),

@@ -28,6 +28,6 @@ pub mod port;
 mod session;
 pub mod settings;
 pub mod status;
-mod telemetry;
+pub mod telemetry;
 mod tool_call;
 mod view;

@@ -40,9 +40,7 @@ impl ConnHandle {
         params.push('}');
         let asking = Asking { method: "tools/call", name: tool, params, arguments, options, started };
         let result = self.ask(&asking).await;
-        if let Some(core) = &self.0.snapshot.load().core {
-            core.metrics.called(result.is_ok(), started.elapsed());
-        }
+        self.0.metrics.called(result.as_ref().err(), started.elapsed());
         let reply = ToolReply::new(result?);
         match callboard_protocol::json::first_byte(reply.bytes()) {
             Some(b'{') => Ok(reply),
