@@ -1,11 +1,13 @@
 //! The way to one server: cheap to clone, safe to keep, the same through every reconnect.
 
 mod calls;
+mod places;
 mod waiting;
 
 use crate::catalog::ItemList;
 use crate::conn_core::ConnCore;
 use crate::environment::Environment;
+use crate::gate::CallGate;
 use crate::machine::{ConnMachine, State};
 use crate::port::{Admitted, Generation, ServerName};
 use crate::status::{ServerStatus, StateView};
@@ -84,7 +86,8 @@ pub(crate) struct ConnShared {
     /// As `changed`, but for those who wait for tools: still while they are being fetched.
     pub tools_changed: watch::Sender<u64>,
     pub sequence: AtomicU64,
-    pub metrics: CallMetrics,
+    /// The places for calls; they outlive each connection.
+    pub gate: Arc<CallGate>,
     demanded: AtomicBool,
     commands: CommandSink,
 }
@@ -97,8 +100,11 @@ impl ConnShared {
         commands: CommandSink,
     ) -> ConnShared {
         let snapshot = ConnSnapshot { machine, attempts_max: 0, core: None, tools: Tools::default() };
+        let in_flight_max = server.spec().options.in_flight_max.unwrap_or(env.settings.call_in_flight_max);
+        let metrics = CallMetrics::new(server.name());
+        let gate = CallGate::new(in_flight_max, env.settings.call_queue_max, metrics);
         ConnShared {
-            metrics: CallMetrics::new(server.name()),
+            gate: Arc::new(gate),
             server,
             env,
             snapshot: ArcSwap::from_pointee(snapshot),
@@ -150,7 +156,7 @@ impl ConnHandle {
 
     /// The server's line of a status.
     pub fn status(&self) -> ServerStatus {
-        view::server(&self.0.server, &self.0.snapshot.load())
+        view::server(&self.0.server, &self.0.snapshot.load(), self.calls())
     }
 
     /// What may be dialed under this name.

@@ -21,11 +21,15 @@
 //! | `callboard_catalog_tools` | gauge | server | tools in the catalog |
 //! | `callboard_dial_permits_in_use` | gauge | pool | attempts under way; `local` or `remote` |
 //! | `callboard_servers` | gauge | state | servers in a state |
+//!
+//! Spans: `connection` (server, generation, transport) around a connection's handshake and IO task, `call`
+//! (server, tool, generation) around a tool call.
 
 use crate::call::CallError;
-use crate::port::ServerName;
+use crate::port::{Generation, ServerName};
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
 use std::time::Duration;
+use tracing::{Span, info_span};
 
 const CALLS: &str = "callboard_calls_total";
 const CALL_SECONDS: &str = "callboard_call_seconds";
@@ -106,6 +110,21 @@ pub fn servers(state: &'static str, servers: usize) {
     gauge!(SERVERS, "state" => state).set(servers as f64);
 }
 
+/// The span of one connection.
+pub(crate) fn connection_span(server: &ServerName, generation: Generation, transport: &str) -> Span {
+    info_span!("connection", server = server.as_str(), generation = generation.0, transport)
+}
+
+/// The span of one tool call; the generation is known once it has a connection.
+pub(crate) fn call_span(server: &ServerName, tool: &str) -> Span {
+    info_span!("call", server = server.as_str(), tool, generation = tracing::field::Empty)
+}
+
+/// Tells the span of a call which connection carries it.
+pub(crate) fn carried_by(span: &Span, generation: Generation) {
+    span.record("generation", generation.0);
+}
+
 fn label(server: &ServerName) -> String {
     server.as_str().to_owned()
 }
@@ -118,13 +137,9 @@ pub(crate) struct CallMetrics {
     lost: Counter,
     refused: Counter,
     seconds: Histogram,
-    #[expect(dead_code, reason = "told by the gate of calls, which comes next")]
     pub(crate) in_flight: Gauge,
-    #[expect(dead_code, reason = "as above")]
     pub(crate) queued: Gauge,
-    #[expect(dead_code, reason = "as above")]
     pub(crate) queue_refused: Counter,
-    #[expect(dead_code, reason = "as above")]
     pub(crate) hold_seconds: Histogram,
 }
 

@@ -3,7 +3,7 @@
 use crate::handle::{ConnSnapshot, ToolsState};
 use crate::machine::{DisabledBy, Phase, State};
 use crate::port::{Admitted, CloseReason};
-use crate::status::{InfoView, ServerStatus, SourceView, StateView};
+use crate::status::{CallsView, InfoView, ServerStatus, SourceView, StateView};
 use tokio::time::Instant;
 
 /// The state's own view of a moment.
@@ -83,7 +83,7 @@ pub(crate) fn is_dormant(state: &State) -> bool {
 }
 
 /// The server's line of a status.
-pub(crate) fn server(server: &Admitted, snapshot: &ConnSnapshot) -> ServerStatus {
+pub(crate) fn server(server: &Admitted, snapshot: &ConnSnapshot, calls: CallsView) -> ServerStatus {
     let spec = server.spec();
     let mut warnings = spec.warnings.clone();
     if let ToolsState::Failed(cause) = &snapshot.tools.state {
@@ -102,6 +102,7 @@ pub(crate) fn server(server: &Admitted, snapshot: &ConnSnapshot) -> ServerStatus
         },
         state: state(snapshot),
         generation: snapshot.machine.generation.0,
+        calls,
         warnings,
     }
 }

@@ -72,6 +72,7 @@ impl ConnectionActor {
             env: self.env.clone(),
             server: self.server.clone(),
             generation,
+            gate: self.shared.gate.clone(),
             list_changed,
             token: self.env.alive_token(),
             dialed: Box::new(move || dialed.do_send(Dialed(generation))),
