@@ -33,10 +33,11 @@ pub use callboard_core::handler::{
 };
 pub use callboard_core::port::{
     BoxFuture, CloseReason, Delivery, Dialer, EraMemory, EraPin, HttpSpec, InProcessSpec, RemoteKind, Scope,
-    ServerName, ServerOptions, ServerSpec, Source, StdioSpec, TransportSpec, Unreachable,
+    ServerName, ServerOptions, ServerSpec, Source, StdioSpec, TerminalSignal, TransportSpec, Unreachable,
 };
 pub use callboard_core::settings::{SettingError, Settings, StartupMode};
-pub use callboard_core::status::{InfoView, ServerStatus, SourceView, StateView, StatusSnapshot};
+pub use callboard_core::status::{CallsView, InfoView, ServerStatus, SourceView, StateView, StatusSnapshot};
+pub use callboard_core::telemetry::describe as describe_metrics;
 pub use callboard_core::timeline::TimelineEntry;
 pub use callboard_policy::{Admission, Admitted, LeftOut, Shadowed, admit, masked_args};
 pub use callboard_protocol as protocol;

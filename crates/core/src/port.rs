@@ -5,6 +5,7 @@
 
 mod close_reason;
 mod link;
+mod terminal_signal;
 
 pub use callboard_policy::{
     Admitted, EraPin, HttpSpec, InProcessSpec, RemoteKind, Scope, ServerName, ServerOptions, ServerSpec,
@@ -15,6 +16,8 @@ pub use link::{
     CallActivity, Diagnostics, DuplexSend, Exchange, ExchangeSend, InFrame, Link, LinkCloser, Negotiated,
     ReceiveHalf, SendHalf,
 };
+pub(crate) use terminal_signal::Bearing;
+pub use terminal_signal::TerminalSignal;
 
 use crate::settings::Settings;
 use std::future::Future;

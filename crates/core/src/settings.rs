@@ -243,8 +243,14 @@ settings! {
     reconnect_slow_retry: Duration = ms(300_000), "reconnect.slow_retry_ms";
     /// What is under way on a connection whose entry has changed may take so long; 0 ends it at once.
     reconnect_drain: Duration = ms(30_000), "reconnect.drain_ms";
-    /// Terminal failures in a row that end a connection.
+    /// Terminal failures in a row that end a connection; 0 is off.
     health_strikes_max: usize = 3, "health.strikes_max";
+    /// Outcomes of requests that are looked at together; 0 is off.
+    health_window_size: usize = 10, "health.window_size";
+    /// Terminal failures among them that end a connection; 0 is off.
+    health_window_terminal_max: usize = 5, "health.window_terminal_max";
+    /// Time without an answer, with at least two terminal failures, that ends a connection; 0 is off.
+    health_silence: Duration = ms(60_000), "health.silence_ms";
     /// Which answer means that our session has expired.
     session_expired_rule: ExpiredRule = ExpiredRule::Status, "session.expired_rule";
     /// A listen stream shorter than this is short.
@@ -259,6 +265,8 @@ settings! {
     call_idle_timeout_remote: Duration = ms(300_000), "call.idle_timeout_remote_ms";
     /// Silence of a local tool call; progress resets it; 0 is off.
     call_idle_timeout_local: Duration = ms(1_800_000), "call.idle_timeout_local_ms";
+    /// A tool call that takes longer is told of by an event; 0 is off.
+    call_slow_after: Duration = ms(120_000), "call.slow_after_ms";
     /// A whole tool call.
     call_absolute_timeout: Duration = ms(14_400_000), "call.absolute_timeout_ms";
     /// Any other request.
