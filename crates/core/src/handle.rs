@@ -19,7 +19,7 @@ use callboard_protocol::list::ListKind;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// What a handle may ask of the server's actor.
 #[derive(Debug, Clone)]
@@ -97,9 +97,10 @@ pub(crate) struct ConnShared {
     name: ServerName,
     pub env: Arc<Environment>,
     pub snapshot: ArcSwap<ConnSnapshot>,
-    pub changed: watch::Sender<u64>,
+    /// Told of each moment that is published. Wakes in the order of waiting, so that a simulated run can be repeated.
+    pub changed: Notify,
     /// As `changed`, but for those who wait for tools: still while they are being fetched.
-    pub tools_changed: watch::Sender<u64>,
+    pub tools_changed: Notify,
     pub sequence: AtomicU64,
     pub timeline: Arc<Timeline>,
     /// The places for calls; they outlive each connection.
@@ -129,8 +130,8 @@ impl ConnShared {
             gate: Arc::new(gate),
             env,
             snapshot: ArcSwap::from_pointee(snapshot),
-            changed: watch::Sender::new(0),
-            tools_changed: watch::Sender::new(0),
+            changed: Notify::new(),
+            tools_changed: Notify::new(),
             sequence: AtomicU64::new(1),
             demanded: AtomicBool::new(false),
             given: AtomicU64::new(0),
@@ -177,9 +178,9 @@ impl ConnShared {
         if !is_same_catalog {
             self.env.bump();
         }
-        self.changed.send_modify(|version| *version += 1);
+        self.changed.notify_waiters();
         if !is_fetching {
-            self.tools_changed.send_modify(|version| *version += 1);
+            self.tools_changed.notify_waiters();
         }
     }
 

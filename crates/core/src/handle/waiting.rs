@@ -11,10 +11,11 @@ use crate::port::{Delivery, Generation};
 use crate::view;
 use callboard_protocol::Era;
 use callboard_protocol::list::ListKind;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 impl ConnHandle {
@@ -72,14 +73,15 @@ impl ConnHandle {
     /// Waits until the snapshot satisfies `ready`, asking for a connection whenever nobody is working on one.
     async fn wait<T>(
         &self,
-        changes: &watch::Sender<u64>,
+        changes: &Notify,
         until: Option<Instant>,
         started: Instant,
         ready: impl Fn(&ConnSnapshot) -> Option<Result<T, CallError>>,
     ) -> Result<T, CallError> {
-        let mut changed = changes.subscribe();
         loop {
-            changed.borrow_and_update();
+            // Enabled before the look, so that no change between the two is missed.
+            let mut changed = pin!(changes.notified());
+            changed.as_mut().enable();
             if !self.0.is_behind() {
                 let snapshot = self.0.snapshot.load();
                 if let Some(ready) = ready(&snapshot) {
@@ -89,14 +91,11 @@ impl ConnHandle {
                     self.demand();
                 }
             }
-            let next = match until {
-                Some(until) => timeout_at(until, changed.changed()).await,
-                None => Ok(changed.changed().await),
-            };
-            match next {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return Err(CallError::Closed),
-                Err(_) => return Err(self.not_in_time(started)),
+            match until {
+                Some(until) => {
+                    timeout_at(until, changed).await.map_err(|_| self.not_in_time(started))?;
+                }
+                None => changed.await,
             }
         }
     }
