@@ -9,7 +9,7 @@ use crate::dialect::{Dialect, Outline, Withdrawal};
 use crate::environment::Environment;
 use crate::pending::{Clocks, Outcome, PendingTable};
 use crate::port::{
-    CallActivity, CloseReason, Delivery, Diagnostics, Exchange, Generation, SendHalf, ServerName,
+    CallActivity, CloseReason, Delivery, Diagnostics, Exchange, Generation, IdePlatform, SendHalf, ServerName,
 };
 use crate::session::Session;
 use crate::telemetry::ConnMetrics;
@@ -26,6 +26,8 @@ use tokio::time::Instant;
 pub(crate) struct ConnCore {
     pub(crate) env: Arc<Environment>,
     pub(crate) server: ServerName,
+    /// Decides how paths are written to the server.
+    pub(crate) platform: IdePlatform,
     pub(crate) generation: Generation,
     pub(crate) send: SendHalf,
     pub(crate) diagnostics: Arc<dyn Diagnostics>,
@@ -109,6 +111,7 @@ impl ConnCore {
             metrics: ConnMetrics::new(&server),
             env,
             server,
+            platform: IdePlatform::Here,
             generation,
             send,
             diagnostics,

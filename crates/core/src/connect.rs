@@ -5,7 +5,7 @@ use crate::environment::Environment;
 use crate::handshake::{self, Verdict, reason_of, timed_out};
 use crate::inbound::{Inbound, ListChanged};
 use crate::io_task::{self, AliveToken};
-use crate::port::{Admitted, CloseReason, DialRequest, EraPin, Generation};
+use crate::port::{Admitted, CloseReason, DialRequest, EraPin, Generation, HttpSpec, TransportSpec};
 use crate::session::Session;
 use callboard_protocol::Era;
 use std::sync::Arc;
@@ -260,8 +260,11 @@ impl Opening<'_> {
         let (env, options) = (self.env, &self.server.spec().options);
         let in_flight_max = options.in_flight_max.unwrap_or(env.settings.call_in_flight_max);
         let name = self.server.name().clone();
-        let core =
+        let mut core =
             ConnCore::new(env.clone(), name, self.generation, link.send, link.diagnostics, in_flight_max);
+        if let TransportSpec::Http(HttpSpec { ide: Some(ide), .. }) = &self.server.spec().transport {
+            core.platform = ide.platform.clone();
+        }
         let core = Arc::new(core);
         let inbound = Inbound::new(core.clone(), self.list_changed.clone());
         let io = io_task::run(core.clone(), link.receive, link.closer, inbound, self.token.clone());

@@ -7,8 +7,8 @@ mod close_reason;
 mod link;
 
 pub use callboard_policy::{
-    Admitted, EraPin, HttpSpec, InProcessSpec, RemoteKind, Scope, ServerName, ServerOptions, ServerSpec,
-    Source, StdioSpec, TransportSpec,
+    Admitted, EraPin, HttpSpec, IdePlatform, IdeSpec, InProcessSpec, RemoteKind, Scope, ServerName,
+    ServerOptions, ServerSpec, Source, StdioSpec, TransportKinds, TransportSpec,
 };
 pub use close_reason::{CloseReason, Delivery, ExitInfo, IoKind, Unreachable};
 pub use link::{
