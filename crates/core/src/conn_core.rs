@@ -16,7 +16,8 @@ use crate::gate::CallGate;
 use crate::health::{GivenUp, Vitals};
 use crate::pending::{Clocks, Outcome, PendingTable, Swept};
 use crate::port::{
-    Bearing, CallActivity, CloseReason, Delivery, Diagnostics, Exchange, Generation, SendHalf, ServerName,
+    Bearing, CallActivity, CloseReason, Delivery, Diagnostics, Exchange, Generation, IdePlatform, SendHalf,
+    ServerName,
 };
 use crate::session::Session;
 use crate::telemetry::{self, ConnMetrics};
@@ -34,6 +35,8 @@ use tokio::time::Instant;
 pub(crate) struct ConnCore {
     pub(crate) env: Arc<Environment>,
     pub(crate) server: ServerName,
+    /// Decides how paths are written to the server.
+    pub(crate) platform: IdePlatform,
     pub(crate) generation: Generation,
     pub(crate) send: SendHalf,
     pub(crate) diagnostics: Arc<dyn Diagnostics>,
@@ -124,6 +127,7 @@ impl ConnCore {
             pending: Mutex::new(PendingTable::new(env.settings.call_slow_after)),
             env,
             server,
+            platform: IdePlatform::Here,
             generation,
             send,
             diagnostics,

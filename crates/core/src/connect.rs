@@ -6,7 +6,7 @@ use crate::gate::CallGate;
 use crate::handshake::{self, Verdict, reason_of, timed_out};
 use crate::inbound::{Inbound, ListChanged};
 use crate::io_task::{self, AliveToken, Gone};
-use crate::port::{Admitted, CloseReason, DialRequest, EraPin, Generation};
+use crate::port::{Admitted, CloseReason, DialRequest, EraPin, Generation, HttpSpec, TransportSpec};
 use crate::session::Session;
 use crate::telemetry;
 use callboard_protocol::Era;
@@ -279,7 +279,10 @@ impl Opening<'_> {
     fn start(&self, link: crate::port::Link) -> Established {
         let name = self.server.name().clone();
         let ends = (link.send, link.diagnostics);
-        let core = ConnCore::new(self.env.clone(), name, self.generation, self.gate.clone(), ends);
+        let mut core = ConnCore::new(self.env.clone(), name, self.generation, self.gate.clone(), ends);
+        if let TransportSpec::Http(HttpSpec { ide: Some(ide), .. }) = &self.server.spec().transport {
+            core.platform = ide.platform.clone();
+        }
         let core = Arc::new(core);
         let inbound = Inbound::new(core.clone(), self.list_changed.clone());
         let (token, gone) = self.token.of_part();

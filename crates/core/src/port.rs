@@ -8,8 +8,8 @@ mod link;
 mod terminal_signal;
 
 pub use callboard_policy::{
-    Admitted, EraPin, HttpSpec, InProcessSpec, RemoteKind, Scope, ServerName, ServerOptions, ServerSpec,
-    Source, StdioSpec, TransportSpec,
+    Admitted, EraPin, HttpSpec, IdePlatform, IdeSpec, InProcessSpec, RemoteKind, Scope, ServerName,
+    ServerOptions, ServerSpec, Source, StdioSpec, TransportKinds, TransportSpec,
 };
 pub use close_reason::{CloseReason, Delivery, ExitInfo, IoKind, Unreachable};
 pub use link::{

@@ -1,6 +1,7 @@
 //! Every number, limit and switch of the runtime (behaviour profile §15): key, default, unit, and how a
 //! text becomes its value.
 
+use callboard_policy::TransportKinds;
 use callboard_protocol::view::ViewLimits;
 use std::time::Duration;
 
@@ -72,6 +73,16 @@ impl Value for Vec<String> {
             return serde_json::from_str(text).ok();
         }
         Some(text.split_whitespace().map(str::to_owned).collect())
+    }
+}
+
+/// Kinds of transport, as a JSON array or split at white space and commas.
+impl Value for TransportKinds {
+    const EXPECTED: &'static str = "a list of stdio, http, sse, ws, sdk, sse-ide and ws-ide";
+    fn parse(text: &str) -> Option<Self> {
+        let words = <Vec<String> as Value>::parse(text)?;
+        let words = words.iter().flat_map(|words| words.split(',')).map(str::trim);
+        TransportKinds::of_words(words.filter(|word| !word.is_empty()))
     }
 }
 
@@ -185,12 +196,19 @@ const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
 settings! {
+    /// Kinds of transport that may be dialed.
+    transport_allow: TransportKinds = TransportKinds::default(), "transport.allow";
     /// To the first byte of an answer to a POST; 0 is off.
     http_first_byte_timeout: Duration = ms(60_000), "http.first_byte_timeout_ms";
     /// Of a whole POST; 0 is off.
     http_post_total_timeout: Duration = ms(0), "http.post_total_timeout_ms";
     /// A GET stream without a byte for so long is opened anew; 0 is off.
     http_get_idle_timeout: Duration = ms(900_000), "http.get_idle_timeout_ms";
+    /// Silence on a WebSocket after which our side sends a ping, twice this at most; 0 is off. Proxies and
+    /// address translation commonly forget a connection that was quiet for 60 s.
+    websocket_ping: Duration = ms(25_000), "websocket.ping_ms";
+    /// From that ping to any sign of life, after which the connection counts as lost.
+    websocket_pong_timeout: Duration = ms(10_000), "websocket.pong_timeout_ms";
     /// TCP and TLS set-up.
     http_dial_timeout: Duration = ms(10_000), "http.dial_timeout_ms";
     /// One line, SSE event or body, in bytes.
@@ -325,5 +343,10 @@ mod tests {
         assert_eq!(error.to_string(), r#"connect.local_max: "three" is not a whole number"#);
         assert_eq!(settings.set("x.y", "1"), Err(SettingError::UnknownKey { key: "x.y".into() }));
         assert_eq!(settings.connect_local_max, 3);
+        for text in ["stdio, ws-ide", "stdio ws-ide", r#"["stdio", "ws-ide"]"#] {
+            settings.set("transport.allow", text).expect("sets");
+            assert_eq!(settings.transport_allow.to_string(), "stdio, ws-ide");
+        }
+        settings.set("transport.allow", "stdio, pigeon").expect_err("refused");
     }
 }

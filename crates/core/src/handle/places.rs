@@ -52,7 +52,9 @@ impl ConnHandle {
         applicant: &Applicant<'_>,
         need: Need,
     ) -> Result<Option<Place<'_>>, CallError> {
-        let mut changed = self.0.changed.subscribe();
+        // Enabled before each look, so that no change between the two is missed.
+        let mut changed = Box::pin(self.0.changed.notified());
+        changed.as_mut().enable();
         if let Some(error) = self.given_up(&self.0.snapshot.load()) {
             return Err(error);
         }
@@ -72,10 +74,9 @@ impl ConnHandle {
                 biased;
                 place = waiting.turn() => return Ok(place),
                 () = &mut out_of_time => return Err(self.no_turn(applicant)),
-                change = changed.changed() => {
-                    if change.is_err() {
-                        return Err(CallError::Closed);
-                    }
+                () = &mut changed => {
+                    changed.set(self.0.changed.notified());
+                    changed.as_mut().enable();
                     if let Some(error) = self.given_up(&self.0.snapshot.load()) {
                         return Err(error);
                     }
