@@ -135,14 +135,7 @@ impl Standing {
         let mut has_messages = false;
         loop {
             let idle = link.settings.http_get_idle_timeout;
-            let item = match idle {
-                Duration::ZERO => stream.next(|| {}).await,
-                // Comments are swallowed inside, but each piece of them starts the clock anew.
-                idle => match next_within(&mut stream, idle).await {
-                    Some(item) => item,
-                    None => return Attempt::Idle,
-                },
-            };
+            let Some(item) = next_within(&mut stream, idle).await else { return Attempt::Idle };
             if let Some(id) = stream.parser.last_event_id() {
                 self.last_event_id = Some(id.to_owned());
             }
@@ -210,11 +203,15 @@ impl Standing {
     }
 }
 
-/// The next item unless no byte comes for so long; none when time is up.
-async fn next_within(
+/// The next item unless no byte comes for so long (zero is no limit); none when time is up. Comments are swallowed
+/// inside, but each piece of them starts the clock anew.
+pub(crate) async fn next_within(
     stream: &mut EventStream,
     idle: Duration,
 ) -> Option<Result<Option<SseItem>, CloseReason>> {
+    if idle.is_zero() {
+        return Some(stream.next(|| {}).await);
+    }
     loop {
         let mut has_come = false;
         match timeout(idle, stream.next(|| has_come = true)).await {
