@@ -10,7 +10,7 @@ use callboard_core::handle::ConnHandle;
 use callboard_core::port::{ServerName, ServerSpec};
 use callboard_core::settings::StartupMode;
 use callboard_core::status::StatusSnapshot;
-use callboard_policy::{Admission, admit};
+use callboard_policy::{Admission, AdmissionRules, admit_by};
 use callboard_protocol::view::View;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -104,7 +104,8 @@ impl Board {
     pub async fn apply(&self, servers: Vec<ServerSpec>) -> Applied {
         let _one_after_another = self.changing.lock().await;
         let Some(registry) = self.registry() else { return Applied::default() };
-        let admission = Arc::new(admit(servers));
+        let rules = AdmissionRules { transports: self.env.settings.transport_allow.clone() };
+        let admission = Arc::new(admit_by(servers, &rules));
         let apply = Apply {
             servers: admission.admitted.clone(),
             disabled: admission.disabled.iter().map(|left_out| left_out.spec.name.clone()).collect(),

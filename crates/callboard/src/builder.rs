@@ -6,7 +6,7 @@ use callboard_core::environment::Environment;
 use callboard_core::handler::{Elicitation, Handlers, Root, Sampling};
 use callboard_core::port::{Dialer, EraMemory, ServerSpec, TransportSpec};
 use callboard_core::settings::Settings;
-use callboard_policy::admit;
+use callboard_policy::{AdmissionRules, admit_by};
 use callboard_protocol::message::Implementation;
 use callboard_transports::{InProcessServers, Transports};
 use std::fmt;
@@ -132,12 +132,14 @@ impl BoardBuilder {
         }
         let (Ok(runtime), true) = (runtime, problems.is_empty()) else { return Err(BuildError { problems }) };
         let dialer = self.dialer.unwrap_or_else(|| Arc::new(Transports::new(self.in_process)));
+        let rules = AdmissionRules { transports: self.settings.transport_allow.clone() };
+        let admission = admit_by(self.servers, &rules);
         let mut env = Environment::new(dialer, self.settings, runtime);
         env.handlers = self.handlers;
         env.identity = self.identity.unwrap_or_default();
         env.eras = self.eras.unwrap_or(env.eras);
         env.seed = self.seed.unwrap_or_else(drawn_seed);
-        Board::start(env, admit(self.servers)).await.map_err(|problem| BuildError { problems: vec![problem] })
+        Board::start(env, admission).await.map_err(|problem| BuildError { problems: vec![problem] })
     }
 }
 

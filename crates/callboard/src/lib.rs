@@ -32,12 +32,16 @@ pub use callboard_core::handler::{
     ElicitAnswer, ElicitRequest, ElicitWhat, Elicitation, Handlers, Root, Sampling,
 };
 pub use callboard_core::port::{
-    BoxFuture, CloseReason, Delivery, Dialer, EraMemory, EraPin, HttpSpec, InProcessSpec, RemoteKind, Scope,
-    ServerName, ServerOptions, ServerSpec, Source, StdioSpec, TransportSpec, Unreachable,
+    BoxFuture, CloseReason, Delivery, Dialer, EraMemory, EraPin, HttpSpec, IdePlatform, IdeSpec,
+    InProcessSpec, RemoteKind, Scope, ServerName, ServerOptions, ServerSpec, Source, StdioSpec,
+    TerminalSignal, TransportKinds, TransportSpec, Unreachable,
 };
 pub use callboard_core::settings::{SettingError, Settings, StartupMode};
-pub use callboard_core::status::{InfoView, ServerStatus, SourceView, StateView, StatusSnapshot};
+pub use callboard_core::status::{CallsView, InfoView, ServerStatus, SourceView, StateView, StatusSnapshot};
+pub use callboard_core::telemetry::describe as describe_metrics;
 pub use callboard_core::timeline::TimelineEntry;
-pub use callboard_policy::{Admission, Admitted, LeftOut, Shadowed, admit, masked_args};
+pub use callboard_policy::{
+    Admission, AdmissionRules, Admitted, LeftOut, Shadowed, admit, admit_by, ide_path, masked_args,
+};
 pub use callboard_protocol as protocol;
-pub use callboard_transports::InProcessServers;
+pub use callboard_transports::{InProcessServers, Network, Transports};

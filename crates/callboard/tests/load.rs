@@ -1,7 +1,7 @@
 //! Loading from real folders: which files count, what entries mean, what is said about bad ones.
 
 use callboard::load::{LoadOptions, Loaded, Problem, Warning, describe, load};
-use callboard_policy::{EraPin, RemoteKind, Scope, ServerSpec, TransportSpec, admit};
+use callboard_policy::{EraPin, IdePlatform, RemoteKind, Scope, ServerSpec, TransportSpec, admit};
 use callboard_protocol::{Era, Secret};
 use serde_json::{Value, json};
 use std::fs;
@@ -217,7 +217,7 @@ fn a_bad_entry_says_what_is_wrong() {
         (
             r#"{"type": "sdk", "url": "http://h"}"#,
             "transport-not-in-dialect",
-            "a server of type sdk cannot come from a file",
+            "a server of type sdk runs just now, so no file of the user scope can name it",
         ),
         (r#"{"type": 1, "url": "http://h"}"#, "wrong-type", "type is a number, not text"),
         (r#"{"command": "x", "args": "-x"}"#, "wrong-type", "args is text, not a list of texts"),
@@ -243,7 +243,7 @@ fn a_bad_entry_says_what_is_wrong() {
         (
             r#"{"url": "localhost:1/mcp"}"#,
             "bad-url",
-            "url is not an address that begins with http:// or https://",
+            "url is not an address that begins with http://, https:// or unix:///",
         ),
         (
             r#"{"type": "ws", "serverUrl": "http://h"}"#,
@@ -566,4 +566,51 @@ fn no_output_shows_a_secret() {
     }
     assert!(!shown.contains("planted-$"), "{shown}");
     assert_eq!((loaded.entries.len(), loaded.problems.len()), (3, 2));
+}
+
+#[test]
+fn editors_and_servers_of_the_host_come_from_the_dynamic_scope_alone() {
+    let text = r#"{"mcpServers": {
+        "editor": {"type": "ws-ide", "url": "ws://127.0.0.1:1", "ideName": "Demo", "ideRunningInWindows": true,
+            "authToken": "${TOKEN}"},
+        "older": {"type": "sse-ide", "url": "http://127.0.0.1:1/sse"},
+        "own": {"type": "sdk", "name": "key"},
+        "plain": {"type": "ws", "url": "ws://h", "authToken": "t"}
+    }}"#;
+    let home = Home::new().with("ide.json", text).with(USER, text);
+    let refused = home.load();
+    let names: Vec<&str> = refused.entries.iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(names, ["plain"]);
+    assert_eq!(refused.problems.len(), 3);
+    for (problem, (name, kind)) in
+        refused.problems.iter().zip([("editor", "ws-ide"), ("older", "sse-ide"), ("own", "sdk")])
+    {
+        assert_eq!(problem.entry.as_deref(), Some(name));
+        assert!(problem.file.as_ref().is_some_and(|file| file.ends_with("mcp.json")), "{problem:?}");
+        assert!(problem.message.contains(kind) && problem.message.contains("user scope"), "{problem}");
+        assert!(problem.hint.contains("--config"), "{problem:?}");
+    }
+
+    let mut options = home.options.clone();
+    options.config_files = vec![home.path("ide.json")];
+    options.env.insert("TOKEN".into(), "planted".into());
+    options.env.insert("WSL_DISTRO_NAME".into(), "Debian".into());
+    let loaded = load(&options);
+    assert_eq!((loaded.entries.len(), loaded.problems.as_slice()), (4, [].as_slice()));
+    let TransportSpec::Http(editor) = &loaded.entries[0].transport else { panic!("{:?}", loaded.entries[0]) };
+    let ide = editor.ide.as_ref().expect("an editor");
+    assert_eq!((ide.name.as_str(), ide.auth_token.as_ref().map(Secret::expose)), ("Demo", Some("planted")));
+    assert_eq!(ide.platform, IdePlatform::Windows { distro: Some("Debian".into()) });
+    let TransportSpec::InProcess(own) = &loaded.entries[2].transport else {
+        panic!("{:?}", loaded.entries[2])
+    };
+    assert_eq!(own.key, "key");
+    assert!(!format!("{:?}{}", loaded.entries, describe::spec_json(&loaded.entries[0])).contains("planted"));
+    let ignored: Vec<&str> = loaded
+        .warnings
+        .iter()
+        .filter(|w| w.code == "key-not-in-dialect")
+        .map(|w| w.message.as_str())
+        .collect();
+    assert_eq!(ignored, ["authToken does not apply to a remote server and is ignored"]);
 }

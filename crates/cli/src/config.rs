@@ -3,7 +3,7 @@
 use crate::output::{CliError, Exit, Screen, Scrubber, nearest};
 use callboard::load::describe::problem_json;
 use callboard::load::{LoadOptions, Loaded, Place, Problem, Warning, load};
-use callboard::{Admission, ServerSpec, Settings};
+use callboard::{Admission, AdmissionRules, ServerSpec, Settings};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -43,8 +43,9 @@ impl Config {
         if !loaded.setting_origins.contains_key(CONNECT_RETRIES_MAX) {
             settings.connect_retries_max = ONE_SHOT_RETRIES;
         }
+        let rules = AdmissionRules { transports: settings.transport_allow.clone() };
         Config {
-            admission: callboard::admit(loaded.entries),
+            admission: callboard::admit_by(loaded.entries, &rules),
             settings,
             problems: loaded.problems,
             warnings: loaded.warnings,
@@ -92,6 +93,11 @@ impl Config {
     }
 
     fn unknown(&self, name: &str) -> CliError {
+        if let Some(refused) = self.admission.refused.iter().find(|one| one.spec.name.as_str() == name) {
+            return CliError::new(Exit::Config, "refused", format!("server {name}: {}", refused.reason))
+                .server(name)
+                .hint("`callboard config show` says what each entry came to");
+        }
         if let Some(problem) = self.problems.iter().find(|problem| problem.entry.as_deref() == Some(name)) {
             return CliError::new(Exit::Config, problem.code, problem.to_string())
                 .server(name)

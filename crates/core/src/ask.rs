@@ -6,13 +6,15 @@ pub(crate) use form::filled_with_defaults;
 
 use crate::call::CallError;
 use crate::conn_core::ConnCore;
-use crate::handler::{ElicitAnswer, ElicitRequest, ElicitWhat};
-use crate::port::BoxFuture;
+use crate::handler::{ElicitAnswer, ElicitRequest, ElicitWhat, Root};
+use crate::port::{BoxFuture, IdePlatform};
+use callboard_policy::ide_path;
 use callboard_protocol::message::InputRequired;
 use callboard_protocol::{Request, code, json};
 use futures_util::future::join_all;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The raw result, or a JSON-RPC code and message.
@@ -31,7 +33,7 @@ fn answer(core: &Arc<ConnCore>, method: &str, params: &str) -> Option<BoxFuture<
     let handlers = &core.env.handlers;
     match method {
         "roots/list" => {
-            let roots = handlers.roots.as_ref()?;
+            let roots = roots_for(&core.platform, handlers.roots.as_ref()?);
             let raw = serde_json::json!({ "roots": roots }).to_string();
             Some(Box::pin(std::future::ready(Ok(raw))))
         }
@@ -63,6 +65,20 @@ fn answer(core: &Arc<ConnCore>, method: &str, params: &str) -> Option<BoxFuture<
             }))
         }
         _ => None,
+    }
+}
+
+/// The folders as the server's side writes them. A folder without a name there keeps ours.
+fn roots_for<'a>(platform: &IdePlatform, roots: &'a [Root]) -> Cow<'a, [Root]> {
+    match platform {
+        IdePlatform::Here => Cow::Borrowed(roots),
+        IdePlatform::Windows { distro } => {
+            let translated = |root: &Root| {
+                let uri = ide_path::uri_to_windows(&root.uri, distro.as_deref());
+                Root { uri: uri.unwrap_or_else(|| root.uri.clone()), name: root.name.clone() }
+            };
+            Cow::Owned(roots.iter().map(translated).collect())
+        }
     }
 }
 

@@ -159,7 +159,12 @@ impl CallError {
             CallError::TimedOut { clock: Clock::Absolute | Clock::Idle | Clock::FirstByte, .. } => {
                 Some("narrow the request, try later, or give the server a larger call_timeout_ms".into())
             }
-            CallError::TimedOut { .. } => Some("try later, or give a larger timeout".into()),
+            CallError::TimedOut { clock: Clock::Queue, .. } => {
+                Some("try later, give a larger timeout, or raise call.in_flight_max".into())
+            }
+            CallError::TimedOut { clock: Clock::Connect, .. } => {
+                Some("try later, or give a larger timeout".into())
+            }
             CallError::Lost { .. } | CallError::NotConnected { .. } => {
                 self.reason().and_then(CloseReason::hint)
             }
@@ -199,6 +204,11 @@ pub struct CallOptions {
     pub progress: Option<ProgressSink>,
     /// Members to add to `_meta`: a raw JSON object.
     pub meta: Option<Box<RawValue>>,
+    /// On whose behalf: where calls wait for a place, callers are served in turn.
+    pub caller: Option<Arc<str>>,
+    /// The W3C trace context of the call, e.g. `00-<32 hex digits>-<16 hex digits>-01`; goes out in
+    /// `_meta.traceparent` (SEP-414). One of another form is dropped, and so is one beside the host's own.
+    pub traceparent: Option<String>,
 }
 
 impl CallOptions {

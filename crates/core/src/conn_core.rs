@@ -4,38 +4,49 @@
 //! its answer in its own task (exchanges). When the connection ends, the core is poisoned and everything
 //! that waits fails with the cause.
 
+mod guards;
+
+pub(crate) use guards::PausedClocks;
+
 use crate::call::{CallError, Clock, ProgressSink};
-use crate::dialect::{Dialect, Outline, Withdrawal};
+use crate::dialect::{Dialect, Outline};
 use crate::environment::Environment;
-use crate::pending::{Clocks, Outcome, PendingTable};
+use crate::event::EventKind;
+use crate::gate::CallGate;
+use crate::health::{GivenUp, Vitals};
+use crate::pending::{Clocks, Outcome, PendingTable, Swept};
 use crate::port::{
-    CallActivity, CloseReason, Delivery, Diagnostics, Exchange, Generation, SendHalf, ServerName,
+    Bearing, CallActivity, CloseReason, Delivery, Diagnostics, Exchange, Generation, IdePlatform, SendHalf,
+    ServerName,
 };
 use crate::session::Session;
-use crate::telemetry::ConnMetrics;
+use crate::telemetry::{self, ConnMetrics};
 use bytes::Bytes;
 use callboard_protocol::{RemoteError, ReplyBody};
 use futures_util::task::AtomicWaker;
+use guards::{Forget, ReplyPlace, Withdraw};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// One generation of a connection.
 pub(crate) struct ConnCore {
     pub(crate) env: Arc<Environment>,
     pub(crate) server: ServerName,
+    /// Decides how paths are written to the server.
+    pub(crate) platform: IdePlatform,
     pub(crate) generation: Generation,
     pub(crate) send: SendHalf,
     pub(crate) diagnostics: Arc<dyn Diagnostics>,
-    pub(crate) in_flight: Semaphore,
-    pub(crate) queued: AtomicU32,
+    /// The server's, not this generation's.
+    pub(crate) gate: Arc<CallGate>,
     pub(crate) metrics: ConnMetrics,
     pub(crate) io: IoSignals,
     pub(crate) session: OnceLock<Session>,
     pending: Mutex<PendingTable>,
-    strikes: AtomicU32,
+    vitals: Vitals,
     unmatched: AtomicU64,
     replies: AtomicUsize,
 }
@@ -107,23 +118,22 @@ impl ConnCore {
         env: Arc<Environment>,
         server: ServerName,
         generation: Generation,
-        send: SendHalf,
-        diagnostics: Arc<dyn Diagnostics>,
-        in_flight_max: usize,
+        gate: Arc<CallGate>,
+        (send, diagnostics): (SendHalf, Arc<dyn Diagnostics>),
     ) -> ConnCore {
         ConnCore {
             metrics: ConnMetrics::new(&server),
+            vitals: Vitals::new(&env.settings),
+            pending: Mutex::new(PendingTable::new(env.settings.call_slow_after)),
             env,
             server,
+            platform: IdePlatform::Here,
             generation,
             send,
             diagnostics,
-            in_flight: Semaphore::new(in_flight_max.clamp(1, Semaphore::MAX_PERMITS)),
-            queued: AtomicU32::new(0),
+            gate,
             io: IoSignals::default(),
             session: OnceLock::new(),
-            pending: Mutex::new(PendingTable::default()),
-            strikes: AtomicU32::new(0),
             unmatched: AtomicU64::new(0),
             replies: AtomicUsize::new(0),
         }
@@ -149,7 +159,8 @@ impl ConnCore {
         if clocks.absolute.is_some_and(|at| at <= now) {
             return Err(self.timed_out(Clock::Absolute, &what, Delivery::NotSent));
         }
-        let id = self.register(waiter, progress, clocks, now)?;
+        let tool = if outline.method == "tools/call" { outline.name } else { None };
+        let id = self.register(waiter, progress, clocks, (now, tool))?;
         let mut frame = Vec::with_capacity(192 + outline.params.len() + outline.meta.len());
         dialect.write_request(&mut frame, id, &outline);
         self.metrics.sent(frame.len());
@@ -181,7 +192,10 @@ impl ConnCore {
                     reply = exchange => {
                         self.pending.lock().remove(id);
                         match reply {
-                            Ok(reply) => Outcome::Reply(reply.body),
+                            Ok(reply) => {
+                                self.metrics.received(reply.body.len());
+                                Outcome::Reply(reply.body)
+                            }
                             Err(reason) => Outcome::Lost(Arc::new(reason)),
                         }
                     }
@@ -218,12 +232,12 @@ impl ConnCore {
         waiter: oneshot::Sender<Outcome>,
         progress: Option<ProgressSink>,
         clocks: Clocks,
-        now: Instant,
+        (now, tool): (Instant, Option<&str>),
     ) -> Result<u64, CallError> {
         let (id, is_earlier) = self
             .pending
             .lock()
-            .insert(waiter, progress, clocks, now)
+            .insert(waiter, progress, clocks, (now, tool))
             .map_err(|reason| CallError::Lost { reason, delivery: Delivery::NotSent })?;
         if is_earlier {
             self.io.look();
@@ -239,19 +253,28 @@ impl ConnCore {
     /// Turns how a request ended into what its caller gets.
     fn conclude(&self, outcome: Outcome, what: &What<'_>) -> Result<Bytes, CallError> {
         match outcome {
-            Outcome::Reply(body) => {
+            Outcome::Reply(ReplyBody::Result(raw)) => {
                 self.note_answer();
-                match body {
-                    ReplyBody::Result(raw) => Ok(raw),
-                    ReplyBody::Error(raw) => Err(CallError::Remote(RemoteError::from_raw(&raw))),
-                    ReplyBody::Invalid(why) => Err(CallError::Invalid(why)),
-                }
+                Ok(raw)
+            }
+            Outcome::Reply(ReplyBody::Error(raw)) => {
+                self.note_answer();
+                Err(CallError::Remote(RemoteError::from_raw(&raw)))
+            }
+            Outcome::Reply(ReplyBody::Invalid(why)) => {
+                self.io.answered.store(true, Ordering::Relaxed);
+                self.note_harmless();
+                Err(CallError::Invalid(why))
             }
             Outcome::TooLarge(limit) => {
+                self.note_harmless();
                 let reason = Arc::new(CloseReason::TooLarge { limit });
                 Err(CallError::Lost { reason, delivery: Delivery::Unknown })
             }
-            Outcome::TimedOut(clock) => Err(self.timed_out(clock, what, Delivery::Unknown)),
+            Outcome::TimedOut(clock) => {
+                self.note_harmless();
+                Err(self.timed_out(clock, what, Delivery::Unknown))
+            }
             Outcome::Lost(reason) => {
                 self.note_failure(&reason);
                 let delivery = reason.delivery();
@@ -275,29 +298,69 @@ impl ConnCore {
 
     fn note_answer(&self) {
         self.io.answered.store(true, Ordering::Relaxed);
-        if self.strikes.load(Ordering::Relaxed) != 0 {
-            self.strikes.store(0, Ordering::Relaxed);
+        self.vitals.answered();
+    }
+
+    /// A request ended in a way that says nothing against the connection, unless it has been silent for long.
+    fn note_harmless(&self) {
+        if let Some((last, given_up)) = self.vitals.harmless().filter(|_| self.closed().is_none()) {
+            self.tell_strike(&last, 0, Some(given_up));
+            self.retire(last);
         }
     }
 
-    /// Counts a terminal failure of an exchange; enough of them in a row, or a certain one, end the generation.
+    /// The failure of one request: what it says of the connection decides whether the generation goes on.
     fn note_failure(&self, reason: &Arc<CloseReason>) {
-        let SendHalf::Exchange(_) = self.send else { return };
+        // Before the handshake is done the machine counts, and waits as the server asks.
         if self.session().is_none() {
             return;
         }
-        match **reason {
-            CloseReason::SessionExpired { .. } | CloseReason::AuthRequired { .. } => {
-                self.retire(reason.clone())
-            }
-            _ if reason.is_terminal() => {
-                let strikes = self.strikes.fetch_add(1, Ordering::Relaxed) + 1;
-                if strikes as usize >= self.env.settings.health_strikes_max {
+        self.heed(reason);
+        // What ends with its connection says nothing that is not known.
+        if self.closed().is_some() {
+            return;
+        }
+        match reason.bearing() {
+            Bearing::Terminal(_) => {
+                self.metrics.strike();
+                let (strikes, given_up) = self.vitals.terminal(reason);
+                self.tell_strike(reason, strikes, given_up);
+                if given_up.is_some() {
                     self.retire(reason.clone());
                 }
             }
-            _ => self.note_answer(),
+            Bearing::Answered => self.note_answer(),
+            Bearing::Harmless => self.note_harmless(),
+            Bearing::Certain => self.retire(reason.clone()),
+            Bearing::Unclear => {}
         }
+    }
+
+    fn tell_strike(&self, reason: &CloseReason, strikes: u32, given_up: Option<GivenUp>) {
+        let mut cause = match reason.signal() {
+            Some(signal) => format!("{signal}: {reason}"),
+            None => reason.to_string(),
+        };
+        if let Some(given_up) = given_up {
+            cause.push_str(&format!(" ({given_up}: the connection is given up)"));
+        }
+        self.env.emit(&self.server, self.generation, EventKind::Strikes { strikes, cause });
+    }
+
+    /// A server that is busy, and says for how long, is left alone for so long.
+    fn heed(&self, reason: &CloseReason) {
+        let (Some(status @ (429 | 503)), Some(wait)) = (reason.http_status(), reason.retry_after()) else {
+            return;
+        };
+        if let Some(held) = self.gate.hold(&self.env.runtime, wait, status) {
+            let for_ms = held.as_millis() as u64;
+            self.env.emit(&self.server, self.generation, EventKind::QueueHeld { for_ms, status });
+        }
+    }
+
+    /// Terminal failures in a row.
+    pub(crate) fn strikes(&self) -> u32 {
+        self.vitals.strikes()
     }
 
     /// Ends the generation for new requests; exchanges under way end by themselves.
@@ -307,14 +370,12 @@ impl ConnCore {
         self.io.waker.wake();
     }
 
-    /// Takes nothing new, lets what is under way end, and ends the generation after it. Calls that still wait for
-    /// a place have not been accepted: they go to the next generation.
+    /// Takes nothing new, lets what is under way end, and ends the generation after it.
     pub(crate) fn drain(&self) {
         if let Some(session) = self.session() {
             session.resources.stop_all();
         }
         self.close_for_new(&Arc::new(CloseReason::Cancelled));
-        self.in_flight.close();
         self.io.drain.store(true, Ordering::Release);
         self.io.waker.wake();
     }
@@ -322,7 +383,6 @@ impl ConnCore {
     /// Fails everything that waits, and everything that comes.
     pub(crate) fn poison(&self, reason: &Arc<CloseReason>) {
         self.pending.lock().poison(reason);
-        self.in_flight.close();
     }
 
     /// Takes nothing new; what waits goes on. For exchanges, whose answers do not need the link's other half.
@@ -359,7 +419,13 @@ impl ConnCore {
 
     /// Ends what is overdue and gives the next moment to look.
     pub(crate) fn sweep(&self, now: Instant) -> Option<Instant> {
-        self.pending.lock().sweep(now)
+        let Swept { next, slow } = self.pending.lock().sweep(now);
+        for (tool, elapsed) in slow {
+            telemetry::slow_call(&self.server);
+            let elapsed_ms = elapsed.as_millis() as u64;
+            self.env.emit(&self.server, self.generation, EventKind::SlowCall { tool, elapsed_ms });
+        }
+        next
     }
 
     /// Stops all clocks until the guard is dropped: a person is being asked.
@@ -371,7 +437,7 @@ impl ConnCore {
     /// Answers a request of the server. Over exchanges each answer is one of its own; a server that asks faster
     /// than it takes answers goes without some.
     pub(crate) fn reply(self: &Arc<Self>, frame: Vec<u8>) {
-        let place = Place::take(self);
+        let place = ReplyPlace::take(self);
         match place {
             Some(place) => self.tell_holding(frame, Some(place)),
             None => {
@@ -386,7 +452,8 @@ impl ConnCore {
         self.tell_holding(frame, None);
     }
 
-    fn tell_holding(self: &Arc<Self>, frame: Vec<u8>, place: Option<Place>) {
+    fn tell_holding(self: &Arc<Self>, frame: Vec<u8>, place: Option<ReplyPlace>) {
+        self.metrics.sent(frame.len());
         match &self.send {
             SendHalf::Duplex(link) => {
                 if let Err(reason) = link.send(&frame) {
@@ -412,6 +479,7 @@ impl ConnCore {
         frame: Vec<u8>,
         headers: Vec<(String, String)>,
     ) -> Result<(), CloseReason> {
+        self.metrics.sent(frame.len());
         match &self.send {
             SendHalf::Duplex(link) => link.send(&frame),
             SendHalf::Exchange(link) => link.notify(frame, headers).await,
@@ -421,25 +489,6 @@ impl ConnCore {
     /// True when requests are exchanges of their own.
     pub(crate) fn is_exchange(&self) -> bool {
         matches!(self.send, SendHalf::Exchange(_))
-    }
-}
-
-/// Answers to one server's requests that may be under way at once.
-const REPLIES_MAX: usize = 256;
-
-/// One of the answers under way.
-struct Place(Arc<ConnCore>);
-
-impl Place {
-    fn take(core: &Arc<ConnCore>) -> Option<Place> {
-        let place = Place(core.clone());
-        (core.replies.fetch_add(1, Ordering::Relaxed) < REPLIES_MAX).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.replies.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -453,60 +502,6 @@ struct What<'a> {
 impl CallActivity for ConnCore {
     fn active(&self, id: u64) {
         let _ = self.touch(id);
-    }
-}
-
-/// The connection's clocks stand still while this lives.
-pub(crate) struct PausedClocks(Arc<ConnCore>);
-
-impl Drop for PausedClocks {
-    fn drop(&mut self) {
-        self.0.pending.lock().resume(Instant::now());
-        self.0.io.look();
-    }
-}
-
-/// Takes something that waits for no answer out of the table of those that do.
-struct Forget<'a> {
-    core: &'a ConnCore,
-    id: u64,
-}
-
-impl Drop for Forget<'_> {
-    fn drop(&mut self) {
-        self.core.pending.lock().remove(self.id);
-    }
-}
-
-/// Calls a request off when its caller goes away, or its time is up.
-struct Withdraw<'a> {
-    core: &'a Arc<ConnCore>,
-    dialect: &'a dyn Dialect,
-    id: u64,
-    armed: bool,
-}
-
-impl Withdraw<'_> {
-    fn disarm(&mut self) {
-        self.armed = false;
-    }
-}
-
-impl Drop for Withdraw<'_> {
-    fn drop(&mut self) {
-        if !self.armed {
-            return;
-        }
-        let timed_out = !self.core.pending.lock().remove(self.id);
-        // `initialize` must never be cancelled, and before its end there is nothing else to cancel.
-        if self.core.session().is_none() {
-            return;
-        }
-        let reason = if timed_out { "timeout" } else { "cancelled by the client" };
-        match self.dialect.withdrawal(self.id, reason, self.core.is_exchange()) {
-            Withdrawal::Notify(frame) => self.core.tell(frame),
-            Withdrawal::CloseStream => {}
-        }
     }
 }
 

@@ -2,22 +2,27 @@
 
 use crate::conn_core::ConnCore;
 use crate::environment::Environment;
+use crate::gate::CallGate;
 use crate::handshake::{self, Verdict, reason_of, timed_out};
 use crate::inbound::{Inbound, ListChanged};
 use crate::io_task::{self, AliveToken, Gone};
-use crate::port::{Admitted, CloseReason, DialRequest, EraPin, Generation};
+use crate::port::{Admitted, CloseReason, DialRequest, EraPin, Generation, HttpSpec, TransportSpec};
 use crate::session::Session;
+use crate::telemetry;
 use callboard_protocol::Era;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
+use tracing::{Instrument, Span};
 
 /// What an attempt to connect needs.
 pub(crate) struct Attempt {
     pub env: Arc<Environment>,
     pub server: Admitted,
     pub generation: Generation,
+    /// The places for the server's calls.
+    pub gate: Arc<CallGate>,
     pub list_changed: ListChanged,
     /// Handed to whatever the attempt starts. Taken before it began: the board may be closing by the time
     /// that its dial comes back, and must still wait for what that started.
@@ -81,7 +86,13 @@ enum Greeted {
 
 /// Connects, within the connect's own time limit.
 pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseReason>> {
-    let Attempt { env, server, generation, list_changed, token, dialed } = attempt;
+    let transport = attempt.server.spec().transport.kind();
+    let span = telemetry::connection_span(attempt.server.name(), attempt.generation, transport);
+    establish(attempt, span.clone()).instrument(span).await
+}
+
+async fn establish(attempt: Attempt, span: Span) -> Result<Established, Arc<CloseReason>> {
+    let Attempt { env, server, generation, gate, list_changed, token, dialed } = attempt;
     let spec = server.spec();
     let limit = spec.options.connect_timeout_ms.map_or(env.settings.connect_timeout, Duration::from_millis);
     let began = Instant::now();
@@ -102,10 +113,12 @@ pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseRe
         env: &env,
         server: &server,
         generation,
+        gate: &gate,
         deadline,
         began,
         list_changed: &list_changed,
         token: &token,
+        span: &span,
     };
     loop {
         let Established { core, io } = opening.open().await?;
@@ -207,10 +220,12 @@ struct Opening<'a> {
     env: &'a Arc<Environment>,
     server: &'a Admitted,
     generation: Generation,
+    gate: &'a Arc<CallGate>,
     deadline: Instant,
     began: Instant,
     list_changed: &'a ListChanged,
     token: &'a AliveToken,
+    span: &'a Span,
 }
 
 impl Opening<'_> {
@@ -262,16 +277,17 @@ impl Opening<'_> {
 
     /// Sets the IO task of an open link going.
     fn start(&self, link: crate::port::Link) -> Established {
-        let (env, options) = (self.env, &self.server.spec().options);
-        let in_flight_max = options.in_flight_max.unwrap_or(env.settings.call_in_flight_max);
         let name = self.server.name().clone();
-        let core =
-            ConnCore::new(env.clone(), name, self.generation, link.send, link.diagnostics, in_flight_max);
+        let ends = (link.send, link.diagnostics);
+        let mut core = ConnCore::new(self.env.clone(), name, self.generation, self.gate.clone(), ends);
+        if let TransportSpec::Http(HttpSpec { ide: Some(ide), .. }) = &self.server.spec().transport {
+            core.platform = ide.platform.clone();
+        }
         let core = Arc::new(core);
         let inbound = Inbound::new(core.clone(), self.list_changed.clone());
         let (token, gone) = self.token.of_part();
         let io = io_task::run(core.clone(), link.receive, link.closer, inbound, token);
-        let task = env.runtime.spawn(io);
+        let task = self.env.runtime.spawn(io.instrument(self.span.clone()));
         Established { core: core.clone(), io: IoHandle { core, gone, task: Some(task) } }
     }
 }

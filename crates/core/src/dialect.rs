@@ -2,9 +2,11 @@
 
 mod legacy;
 mod modern;
+mod trace;
 
 pub use legacy::LegacyDialect;
 pub use modern::ModernDialect;
+pub(crate) use trace::meta_members;
 
 use crate::handler::Handlers;
 use callboard_protocol::message::Implementation;

@@ -102,6 +102,27 @@ pub enum EventKind {
         /// The raw data, bounded.
         data: String,
     },
+    /// A request met a terminal signal, which counts against the connection.
+    Strikes {
+        /// How many in a row.
+        strikes: u32,
+        /// The signal and what came with it; and the rule, when the connection was given up for it.
+        cause: String,
+    },
+    /// A tool call has been under way for longer than `call.slow_after_ms`.
+    SlowCall {
+        /// The tool.
+        tool: String,
+        /// For how long, in milliseconds.
+        elapsed_ms: u64,
+    },
+    /// The server asked to be left alone: no request leaves until then.
+    QueueHeld {
+        /// For how long, in milliseconds.
+        for_ms: u64,
+        /// The HTTP status that asked for it.
+        status: u16,
+    },
     /// An actor panicked and was set up again, or given up.
     ActorPanicked {
         /// Its budget allowed another start.

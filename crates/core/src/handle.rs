@@ -1,14 +1,17 @@
 //! The way to one server: cheap to clone, safe to keep, the same through every reconnect.
 
 mod calls;
+mod places;
 mod waiting;
 
 use crate::catalog::ItemList;
 use crate::conn_core::ConnCore;
 use crate::environment::Environment;
+use crate::gate::CallGate;
 use crate::machine::{ConnMachine, State};
 use crate::port::{Admitted, Generation, ServerName};
 use crate::status::{ServerStatus, StateView};
+use crate::telemetry::CallMetrics;
 use crate::timeline::{Timeline, TimelineEntry};
 use crate::view;
 use arc_swap::ArcSwap;
@@ -100,6 +103,8 @@ pub(crate) struct ConnShared {
     pub tools_changed: Notify,
     pub sequence: AtomicU64,
     pub timeline: Arc<Timeline>,
+    /// The places for calls; they outlive each connection.
+    pub gate: Arc<CallGate>,
     demanded: AtomicBool,
     /// Commands that change what a snapshot says, as they were given and as they were carried out.
     given: AtomicU64,
@@ -116,10 +121,13 @@ impl ConnShared {
     ) -> ConnShared {
         let name = server.name().clone();
         let timeline = env.timelines.begin(&name);
+        let metrics = CallMetrics::new(&name);
+        let gate = CallGate::new(in_flight_max(&env, &server), env.settings.call_queue_max, metrics);
         let snapshot = ConnSnapshot { server, machine, attempts_max: 0, core: None, tools: Tools::default() };
         ConnShared {
             name,
             timeline,
+            gate: Arc::new(gate),
             env,
             snapshot: ArcSwap::from_pointee(snapshot),
             changed: Notify::new(),
@@ -157,6 +165,11 @@ impl ConnShared {
         self.carried_out.load(Ordering::Acquire) < self.given.load(Ordering::Acquire)
     }
 
+    /// As many places as the entry of the server now says.
+    pub(crate) fn resize_gate(&self, server: &Admitted) {
+        self.gate.resize(in_flight_max(&self.env, server));
+    }
+
     /// Publishes a moment and wakes everybody who waits for a change.
     pub(crate) fn publish(&self, snapshot: ConnSnapshot) {
         let is_fetching = snapshot.core.is_some() && snapshot.tools.state == ToolsState::Fetching;
@@ -177,6 +190,10 @@ impl ConnShared {
         self.demanded.store(false, Ordering::Release);
         self.snapshot.store(Arc::new(snapshot));
     }
+}
+
+fn in_flight_max(env: &Environment, server: &Admitted) -> usize {
+    server.spec().options.in_flight_max.unwrap_or(env.settings.call_in_flight_max)
 }
 
 /// The way to one server.
@@ -200,7 +217,7 @@ impl ConnHandle {
 
     /// The server's line of a status.
     pub fn status(&self) -> ServerStatus {
-        view::server(&self.0.snapshot.load())
+        view::server(&self.0.snapshot.load(), self.calls())
     }
 
     /// What may be dialed under this name at present.

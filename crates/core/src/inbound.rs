@@ -39,6 +39,7 @@ impl Inbound {
     }
 
     pub(crate) fn take(&mut self, frame: Frame) {
+        self.core.metrics.received(frame.payload_len());
         match frame {
             Frame::Reply(reply) => match reply.id.own() {
                 Some(id) => self.core.complete(id, Outcome::Reply(reply.body)),

@@ -50,7 +50,23 @@ struct Entry {
     since: Instant,
     alive_at: Instant,
     alive: bool,
+    /// When a tool call counts as slow; none once that is told.
+    slow_at: Option<Instant>,
 }
+
+/// What a look at the deadlines came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Swept {
+    /// The next moment to look.
+    pub next: Option<Instant>,
+    /// Tools whose calls have become slow, and for how long those have been under way.
+    pub slow: Vec<(String, Duration)>,
+}
+
+/// Slots of an empty table.
+const SLOTS_LEAST: usize = 16;
+/// Characters of a tool's name that are kept to tell of slow calls.
+const NAME_CHARS_KEPT: usize = 256;
 
 impl Entry {
     fn due(&self) -> Option<(Instant, Clock)> {
@@ -61,11 +77,23 @@ impl Entry {
         let absolute = self.clocks.absolute.map(|at| (at, Clock::Absolute));
         [absolute, first, idle].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
+
+    /// The next moment at which something is to be done about it.
+    fn look_at(&self) -> Option<Instant> {
+        let due = self.due().map(|(at, _)| at);
+        match (due, self.slow_at) {
+            (Some(due), Some(slow)) => Some(due.min(slow)),
+            (due, slow) => due.or(slow),
+        }
+    }
 }
 
 /// All requests of one connection that wait for an answer.
 pub(crate) struct PendingTable {
     slots: Vec<Option<Entry>>,
+    /// The tools called, slot by slot; kept apart so that their memory serves the next call.
+    tools: Vec<String>,
+    slow_after: Option<Duration>,
     next: u64,
     live: usize,
     closed: Option<Arc<CloseReason>>,
@@ -75,10 +103,17 @@ pub(crate) struct PendingTable {
     look_at: Option<Instant>,
 }
 
-impl Default for PendingTable {
-    fn default() -> PendingTable {
+fn empty(len: usize) -> Vec<Option<Entry>> {
+    (0..len).map(|_| None).collect()
+}
+
+impl PendingTable {
+    /// An empty table; tool calls are slow after so long, never for zero.
+    pub(crate) fn new(slow_after: Duration) -> PendingTable {
         PendingTable {
-            slots: empty(16),
+            slots: empty(SLOTS_LEAST),
+            tools: vec![String::new(); SLOTS_LEAST],
+            slow_after: (!slow_after.is_zero()).then_some(slow_after),
             next: 1,
             live: 0,
             closed: None,
@@ -87,25 +122,19 @@ impl Default for PendingTable {
             look_at: None,
         }
     }
-}
 
-fn empty(len: usize) -> Vec<Option<Entry>> {
-    (0..len).map(|_| None).collect()
-}
-
-impl PendingTable {
-    /// Takes a request in; gives its id, and whether the IO task must be told to look at deadlines earlier.
+    /// Takes a request in, with the tool that it calls; gives its id, and whether the IO task must be told to look at deadlines earlier.
     pub(crate) fn insert(
         &mut self,
         waiter: oneshot::Sender<Outcome>,
         progress: Option<ProgressSink>,
         clocks: Clocks,
-        now: Instant,
+        (now, tool): (Instant, Option<&str>),
     ) -> Result<(u64, bool), Arc<CloseReason>> {
         if let Some(reason) = &self.closed {
             return Err(reason.clone());
         }
-        Ok(self.place(waiter, progress, clocks, now))
+        Ok(self.place(waiter, progress, clocks, (now, tool)))
     }
 
     /// Takes something in that ends with the connection and before it by nothing but [`PendingTable::remove`];
@@ -117,7 +146,7 @@ impl PendingTable {
     ) -> Result<u64, Arc<CloseReason>> {
         match &self.closed {
             Some(reason) if self.is_poisoned => Err(reason.clone()),
-            Some(_) | None => Ok(self.place(waiter, None, Clocks::default(), now).0),
+            Some(_) | None => Ok(self.place(waiter, None, Clocks::default(), (now, None)).0),
         }
     }
 
@@ -126,7 +155,7 @@ impl PendingTable {
         waiter: oneshot::Sender<Outcome>,
         progress: Option<ProgressSink>,
         clocks: Clocks,
-        now: Instant,
+        (now, tool): (Instant, Option<&str>),
     ) -> (u64, bool) {
         if self.live * 2 >= self.slots.len() {
             self.grow();
@@ -136,9 +165,17 @@ impl PendingTable {
         }
         let id = self.next;
         self.next += 1;
-        let entry = Entry { id, waiter, progress, clocks, since: now, alive_at: now, alive: false };
-        let due = entry.due().map(|(at, _)| at);
         let slot = self.slot(id);
+        let slow_at = match tool {
+            Some(tool) => {
+                self.tools[slot].clear();
+                self.tools[slot].push_str(callboard_protocol::text::cut(tool, NAME_CHARS_KEPT).0);
+                self.slow_after.and_then(|after| now.checked_add(after))
+            }
+            None => None,
+        };
+        let entry = Entry { id, waiter, progress, clocks, since: now, alive_at: now, alive: false, slow_at };
+        let due = entry.look_at();
         self.slots[slot] = Some(entry);
         self.live += 1;
         let is_earlier = due.is_some_and(|due| self.look_at.is_none_or(|at| due < at));
@@ -153,12 +190,16 @@ impl PendingTable {
     }
 
     fn grow(&mut self) {
-        let mut slots = empty(self.slots.len() * 2);
-        for entry in self.slots.drain(..).flatten() {
-            let slot = entry.id as usize & (slots.len() - 1);
-            slots[slot] = Some(entry);
+        let len = self.slots.len() * 2;
+        let (mut slots, mut tools) = (empty(len), vec![String::new(); len]);
+        for (entry, tool) in self.slots.drain(..).zip(self.tools.drain(..)) {
+            if let Some(entry) = entry {
+                let slot = entry.id as usize & (len - 1);
+                slots[slot] = Some(entry);
+                tools[slot] = tool;
+            }
         }
-        self.slots = slots;
+        (self.slots, self.tools) = (slots, tools);
     }
 
     fn take(&mut self, id: u64) -> Option<Entry> {
@@ -187,24 +228,32 @@ impl PendingTable {
         Some(entry.progress.clone())
     }
 
-    /// Ends what is overdue and gives the next moment to look again.
-    pub(crate) fn sweep(&mut self, now: Instant) -> Option<Instant> {
+    /// Ends what is overdue, finds what has become slow, and gives the next moment to look again.
+    pub(crate) fn sweep(&mut self, now: Instant) -> Swept {
         self.look_at = None;
+        let mut swept = Swept::default();
         if self.paused.is_some() {
-            return None;
+            return swept;
         }
-        let mut next = None;
-        for slot in 0..self.slots.len() {
-            let Some((at, clock)) = self.slots[slot].as_ref().and_then(Entry::due) else { continue };
-            if at > now {
-                next = Some(next.map_or(at, |next: Instant| next.min(at)));
-            } else if let Some(entry) = self.slots[slot].take() {
-                self.live -= 1;
-                let _ = entry.waiter.send(Outcome::TimedOut(clock));
+        for (slot, tool) in self.slots.iter_mut().zip(&self.tools) {
+            let Some(entry) = slot else { continue };
+            if entry.slow_at.take_if(|at| *at <= now).is_some() {
+                swept.slow.push((tool.clone(), now - entry.since));
+            }
+            match entry.due() {
+                Some((at, clock)) if at <= now => {
+                    if let Some(entry) = slot.take() {
+                        self.live -= 1;
+                        let _ = entry.waiter.send(Outcome::TimedOut(clock));
+                    }
+                }
+                Some(_) | None => {
+                    swept.next = [swept.next, entry.look_at()].into_iter().flatten().min();
+                }
             }
         }
-        self.look_at = next;
-        next
+        self.look_at = swept.next;
+        swept
     }
 
     /// Stops all clocks; counted.
@@ -225,6 +274,7 @@ impl PendingTable {
                     let stood = now - since.max(entry.since);
                     entry.alive_at += stood;
                     entry.since += stood;
+                    entry.slow_at = entry.slow_at.map(|at| at + stood);
                     entry.clocks.absolute = entry.clocks.absolute.map(|at| at + stood);
                 }
             }
@@ -266,7 +316,7 @@ mod tests {
 
     fn insert(table: &mut PendingTable, clocks: Clocks, now: Instant) -> (u64, oneshot::Receiver<Outcome>) {
         let (waiter, answer) = oneshot::channel();
-        (table.insert(waiter, None, clocks, now).expect("open").0, answer)
+        (table.insert(waiter, None, clocks, (now, None)).expect("open").0, answer)
     }
 
     fn reply() -> Outcome {
@@ -276,7 +326,7 @@ mod tests {
     #[test]
     fn ids_are_never_used_twice_and_late_replies_find_nobody() {
         let now = Instant::now();
-        let mut table = PendingTable::default();
+        let mut table = PendingTable::new(Duration::ZERO);
         let (kept, mut kept_answer) = insert(&mut table, Clocks::default(), now);
         let mut seen = std::collections::BTreeSet::from([kept]);
         for _ in 0..200 {
@@ -293,7 +343,7 @@ mod tests {
     #[test]
     fn the_ring_grows_around_those_that_wait() {
         let now = Instant::now();
-        let mut table = PendingTable::default();
+        let mut table = PendingTable::new(Duration::ZERO);
         let waiting: Vec<_> = (0..1_000).map(|_| insert(&mut table, Clocks::default(), now)).collect();
         for (id, mut answer) in waiting {
             assert!(table.complete(id, reply()));
@@ -305,15 +355,15 @@ mod tests {
     fn each_clock_ends_its_own_request() {
         let now = Instant::now();
         let s = Duration::from_secs;
-        let mut table = PendingTable::default();
+        let mut table = PendingTable::new(Duration::ZERO);
         let first = Clocks { first_byte: Some(s(1)), idle: Some(s(5)), absolute: Some(now + s(60)) };
         let (a, mut a_answer) = insert(&mut table, first, now);
         let (b, mut b_answer) = insert(&mut table, first, now);
         assert!(table.touch(b, now + s(1)).is_some());
-        assert_eq!(table.sweep(now + s(1)), Some(now + s(6)));
+        assert_eq!(table.sweep(now + s(1)).next, Some(now + s(6)));
         assert!(matches!(a_answer.try_recv(), Ok(Outcome::TimedOut(Clock::FirstByte))));
         assert!(table.touch(a, now).is_none());
-        assert_eq!(table.sweep(now + s(6)), None);
+        assert_eq!(table.sweep(now + s(6)).next, None);
         assert!(matches!(b_answer.try_recv(), Ok(Outcome::TimedOut(Clock::Idle))));
         let (c, mut c_answer) = insert(&mut table, first, now);
         for t in 1..60 {
@@ -328,29 +378,58 @@ mod tests {
     fn paused_clocks_stand_still() {
         let now = Instant::now();
         let s = Duration::from_secs;
-        let mut table = PendingTable::default();
+        let mut table = PendingTable::new(Duration::ZERO);
         let (_, mut answer) =
             insert(&mut table, Clocks { absolute: Some(now + s(10)), ..Clocks::default() }, now);
         table.pause(now + s(5));
-        assert_eq!(table.sweep(now + s(100)), None);
+        assert_eq!(table.sweep(now + s(100)).next, None);
         table.resume(now + s(105));
-        assert_eq!(table.sweep(now + s(106)), Some(now + s(110)));
+        assert_eq!(table.sweep(now + s(106)).next, Some(now + s(110)));
         assert!(answer.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_slow_call_is_told_once_by_its_tool_and_by_no_clock_of_its_own() {
+        let now = Instant::now();
+        let s = Duration::from_secs;
+        let mut table = PendingTable::new(s(2));
+        let clocks = Clocks { absolute: Some(now + s(60)), ..Clocks::default() };
+        let _other = insert(&mut table, clocks, now);
+        let call = |table: &mut PendingTable, tool: &str, now| {
+            let (waiter, answer) = oneshot::channel();
+            let (_, is_earlier) = table.insert(waiter, None, clocks, (now, Some(tool))).expect("open");
+            (answer, is_earlier)
+        };
+        let (_first, is_earlier) = call(&mut table, "first", now);
+        assert!(is_earlier);
+        let (_second, is_earlier) = call(&mut table, "second", now + s(1));
+        assert!(!is_earlier, "later calls must not wake the IO task");
+        // Enough to make the ring grow around them.
+        let _more: Vec<_> = (0..40).map(|_| insert(&mut table, clocks, now)).collect();
+        let slow = |names: &[(&str, u64)]| {
+            names.iter().map(|(name, after)| ((*name).to_owned(), s(*after))).collect::<Vec<_>>()
+        };
+        assert_eq!(table.sweep(now + s(2)), Swept { next: Some(now + s(3)), slow: slow(&[("first", 2)]) });
+        table.pause(now + s(2));
+        table.resume(now + s(12));
+        assert_eq!(table.sweep(now + s(12)), Swept { next: Some(now + s(13)), slow: slow(&[]) });
+        assert_eq!(table.sweep(now + s(13)), Swept { next: Some(now + s(70)), slow: slow(&[("second", 2)]) });
+        assert_eq!(table.sweep(now + s(69)).slow, slow(&[]));
     }
 
     #[test]
     fn a_limit_beyond_what_clocks_can_tell_is_none() {
         let now = Instant::now();
-        let mut table = PendingTable::default();
+        let mut table = PendingTable::new(Duration::ZERO);
         let forever = Clocks { first_byte: Some(Duration::MAX), idle: Some(Duration::MAX), absolute: None };
         let (_, _answer) = insert(&mut table, forever, now);
-        assert_eq!(table.sweep(now), None);
+        assert_eq!(table.sweep(now).next, None);
     }
 
     #[test]
     fn what_attends_a_connection_outlives_its_closing_but_not_its_end() {
         let now = Instant::now();
-        let mut table = PendingTable::default();
+        let mut table = PendingTable::new(Duration::ZERO);
         let reason = Arc::new(CloseReason::Cancelled);
         table.close(&reason);
         let (waiter, mut ended) = oneshot::channel();
@@ -363,11 +442,11 @@ mod tests {
     #[test]
     fn a_poisoned_table_fails_everything_and_takes_nothing() {
         let now = Instant::now();
-        let mut table = PendingTable::default();
+        let mut table = PendingTable::new(Duration::ZERO);
         let (_, mut answer) = insert(&mut table, Clocks::default(), now);
         table.poison(&Arc::new(CloseReason::Cancelled));
         assert!(matches!(answer.try_recv(), Ok(Outcome::Lost(_))));
         let (waiter, _answer) = oneshot::channel();
-        assert!(table.insert(waiter, None, Clocks::default(), now).is_err());
+        assert!(table.insert(waiter, None, Clocks::default(), (now, None)).is_err());
     }
 }

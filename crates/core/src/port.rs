@@ -5,16 +5,19 @@
 
 mod close_reason;
 mod link;
+mod terminal_signal;
 
 pub use callboard_policy::{
-    Admitted, EraPin, HttpSpec, InProcessSpec, RemoteKind, Scope, ServerName, ServerOptions, ServerSpec,
-    Source, StdioSpec, TransportSpec,
+    Admitted, EraPin, HttpSpec, IdePlatform, IdeSpec, InProcessSpec, RemoteKind, Scope, ServerName,
+    ServerOptions, ServerSpec, Source, StdioSpec, TransportKinds, TransportSpec,
 };
 pub use close_reason::{CloseReason, Delivery, ExitInfo, IoKind, Unreachable};
 pub use link::{
     CallActivity, Diagnostics, DuplexSend, Exchange, ExchangeSend, InFrame, Link, LinkCloser, Negotiated,
     ReceiveHalf, SendHalf,
 };
+pub(crate) use terminal_signal::Bearing;
+pub use terminal_signal::TerminalSignal;
 
 use crate::settings::Settings;
 use std::future::Future;

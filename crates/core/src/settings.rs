@@ -1,6 +1,7 @@
 //! Every number, limit and switch of the runtime (behaviour profile §15): key, default, unit, and how a
 //! text becomes its value.
 
+use callboard_policy::TransportKinds;
 use callboard_protocol::view::ViewLimits;
 use std::time::Duration;
 
@@ -72,6 +73,16 @@ impl Value for Vec<String> {
             return serde_json::from_str(text).ok();
         }
         Some(text.split_whitespace().map(str::to_owned).collect())
+    }
+}
+
+/// Kinds of transport, as a JSON array or split at white space and commas.
+impl Value for TransportKinds {
+    const EXPECTED: &'static str = "a list of stdio, http, sse, ws, sdk, sse-ide and ws-ide";
+    fn parse(text: &str) -> Option<Self> {
+        let words = <Vec<String> as Value>::parse(text)?;
+        let words = words.iter().flat_map(|words| words.split(',')).map(str::trim);
+        TransportKinds::of_words(words.filter(|word| !word.is_empty()))
     }
 }
 
@@ -185,12 +196,19 @@ const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
 settings! {
+    /// Kinds of transport that may be dialed.
+    transport_allow: TransportKinds = TransportKinds::default(), "transport.allow";
     /// To the first byte of an answer to a POST; 0 is off.
     http_first_byte_timeout: Duration = ms(60_000), "http.first_byte_timeout_ms";
     /// Of a whole POST; 0 is off.
     http_post_total_timeout: Duration = ms(0), "http.post_total_timeout_ms";
     /// A GET stream without a byte for so long is opened anew; 0 is off.
     http_get_idle_timeout: Duration = ms(900_000), "http.get_idle_timeout_ms";
+    /// Silence on a WebSocket after which our side sends a ping, twice this at most; 0 is off. Proxies and
+    /// address translation commonly forget a connection that was quiet for 60 s.
+    websocket_ping: Duration = ms(25_000), "websocket.ping_ms";
+    /// From that ping to any sign of life, after which the connection counts as lost.
+    websocket_pong_timeout: Duration = ms(10_000), "websocket.pong_timeout_ms";
     /// TCP and TLS set-up.
     http_dial_timeout: Duration = ms(10_000), "http.dial_timeout_ms";
     /// One line, SSE event or body, in bytes.
@@ -243,8 +261,14 @@ settings! {
     reconnect_slow_retry: Duration = ms(300_000), "reconnect.slow_retry_ms";
     /// What is under way on a connection whose entry has changed may take so long; 0 ends it at once.
     reconnect_drain: Duration = ms(30_000), "reconnect.drain_ms";
-    /// Terminal failures in a row that end a connection.
+    /// Terminal failures in a row that end a connection; 0 is off.
     health_strikes_max: usize = 3, "health.strikes_max";
+    /// Outcomes of requests that are looked at together; 0 is off.
+    health_window_size: usize = 10, "health.window_size";
+    /// Terminal failures among them that end a connection; 0 is off.
+    health_window_terminal_max: usize = 5, "health.window_terminal_max";
+    /// Time without an answer, with at least two terminal failures, that ends a connection; 0 is off.
+    health_silence: Duration = ms(60_000), "health.silence_ms";
     /// Which answer means that our session has expired.
     session_expired_rule: ExpiredRule = ExpiredRule::Status, "session.expired_rule";
     /// A listen stream shorter than this is short.
@@ -259,6 +283,8 @@ settings! {
     call_idle_timeout_remote: Duration = ms(300_000), "call.idle_timeout_remote_ms";
     /// Silence of a local tool call; progress resets it; 0 is off.
     call_idle_timeout_local: Duration = ms(1_800_000), "call.idle_timeout_local_ms";
+    /// A tool call that takes longer is told of by an event; 0 is off.
+    call_slow_after: Duration = ms(120_000), "call.slow_after_ms";
     /// A whole tool call.
     call_absolute_timeout: Duration = ms(14_400_000), "call.absolute_timeout_ms";
     /// Any other request.
@@ -317,5 +343,10 @@ mod tests {
         assert_eq!(error.to_string(), r#"connect.local_max: "three" is not a whole number"#);
         assert_eq!(settings.set("x.y", "1"), Err(SettingError::UnknownKey { key: "x.y".into() }));
         assert_eq!(settings.connect_local_max, 3);
+        for text in ["stdio, ws-ide", "stdio ws-ide", r#"["stdio", "ws-ide"]"#] {
+            settings.set("transport.allow", text).expect("sets");
+            assert_eq!(settings.transport_allow.to_string(), "stdio, ws-ide");
+        }
+        settings.set("transport.allow", "stdio, pigeon").expect_err("refused");
     }
 }

@@ -24,8 +24,25 @@ pub struct ServerStatus {
     pub state: StateView,
     /// How many times it was connected or tried.
     pub generation: u64,
+    /// Its calls and what keeps them back.
+    pub calls: CallsView,
     /// Oddities of its entry or its lists that do not stop it.
     pub warnings: Vec<String>,
+}
+
+/// The calls of one server at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct CallsView {
+    /// Calls that hold a place.
+    pub in_flight: usize,
+    /// Requests that wait: for a place, or until the server may be asked again.
+    pub queued: usize,
+    /// Places (`call.in_flight_max`).
+    pub in_flight_max: usize,
+    /// For how long the server has still asked to be left alone, in milliseconds.
+    pub held_for_ms: Option<u64>,
+    /// Terminal failures in a row of the present connection.
+    pub strikes: u32,
 }
 
 /// Where an entry is from.

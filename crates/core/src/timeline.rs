@@ -120,7 +120,15 @@ fn summary(event: &EventKind) -> Option<(&'static str, Option<Cow<'_, str>>)> {
         EventKind::ActorPanicked { restarted } => {
             ("actor-panicked", Some(Cow::Borrowed(if *restarted { "restarted" } else { "given up" })))
         }
-        EventKind::ResourceUpdated { .. } | EventKind::ServerLog { .. } => return None,
+        EventKind::Strikes { strikes, cause } => {
+            ("strike", Some(Cow::Owned(format!("{strikes} in a row: {cause}"))))
+        }
+        EventKind::QueueHeld { for_ms, status } => {
+            ("queue-held", Some(Cow::Owned(format!("status {status}: no calls for {for_ms} ms"))))
+        }
+        EventKind::SlowCall { .. } | EventKind::ResourceUpdated { .. } | EventKind::ServerLog { .. } => {
+            return None;
+        }
     })
 }
 

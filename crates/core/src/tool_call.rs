@@ -12,9 +12,8 @@ use callboard_protocol::message::{InputRequired, ResultKind};
 use callboard_protocol::{Era, code, json};
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 /// Rounds of input that one request may take (`patterns/mrtr` gives no bound; the field uses 10).
 const ROUNDS_MAX: usize = 10;
@@ -129,49 +128,5 @@ impl Asked<'_> {
         let params = self.params.trim_end().strip_suffix('}').unwrap_or("{").to_owned();
         self.outline.params = Cow::Owned(format!("{params}{members}}}"));
         Ok(())
-    }
-}
-
-/// A place among the calls in flight to one server, or the reason why there is none.
-pub(crate) async fn place<'a>(
-    core: &'a ConnCore,
-    what: &str,
-    until: Option<Instant>,
-    started: Instant,
-) -> Result<tokio::sync::SemaphorePermit<'a>, CallError> {
-    if let Ok(permit) = core.in_flight.try_acquire() {
-        return Ok(permit);
-    }
-    let limit = core.env.settings.call_queue_max;
-    if core.queued.fetch_add(1, Ordering::Relaxed) as usize >= limit {
-        core.queued.fetch_sub(1, Ordering::Relaxed);
-        return Err(CallError::QueueFull { server: core.server.clone(), limit });
-    }
-    let _leave = Leave(core);
-    let acquired = match until {
-        Some(until) => timeout_at(until, core.in_flight.acquire()).await,
-        None => Ok(core.in_flight.acquire().await),
-    };
-    match acquired {
-        Ok(Ok(permit)) => Ok(permit),
-        Ok(Err(_)) => {
-            let reason = core.closed().unwrap_or_else(|| Arc::new(crate::port::CloseReason::Cancelled));
-            Err(CallError::Lost { reason, delivery: Delivery::NotSent })
-        }
-        Err(_) => Err(CallError::TimedOut {
-            what: what.to_owned(),
-            clock: Clock::Queue,
-            elapsed: started.elapsed(),
-            delivery: Delivery::NotSent,
-            unmatched: 0,
-        }),
-    }
-}
-
-struct Leave<'a>(&'a ConnCore);
-
-impl Drop for Leave<'_> {
-    fn drop(&mut self) {
-        self.0.queued.fetch_sub(1, Ordering::Relaxed);
     }
 }

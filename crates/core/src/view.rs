@@ -3,7 +3,7 @@
 use crate::handle::{ConnSnapshot, ToolsState};
 use crate::machine::{Phase, State};
 use crate::port::CloseReason;
-use crate::status::{InfoView, ServerStatus, SourceView, StateView};
+use crate::status::{CallsView, InfoView, ServerStatus, SourceView, StateView};
 use tokio::time::Instant;
 
 /// The state's own view of a moment.
@@ -78,7 +78,7 @@ pub(crate) fn is_dormant(state: &State) -> bool {
 }
 
 /// The server's line of a status.
-pub(crate) fn server(snapshot: &ConnSnapshot) -> ServerStatus {
+pub(crate) fn server(snapshot: &ConnSnapshot, calls: CallsView) -> ServerStatus {
     let spec = snapshot.server.spec();
     let mut warnings = spec.warnings.clone();
     if let ToolsState::Failed(cause) = &snapshot.tools.state {
@@ -97,6 +97,7 @@ pub(crate) fn server(snapshot: &ConnSnapshot) -> ServerStatus {
         },
         state: state(snapshot),
         generation: snapshot.machine.generation.0,
+        calls,
         warnings,
     }
 }

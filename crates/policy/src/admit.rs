@@ -1,6 +1,6 @@
 //! The one door: which of all configured entries may be dialed.
 
-use crate::spec::{ServerName, ServerSpec};
+use crate::spec::{Scope, ServerName, ServerSpec, TransportKinds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -47,13 +47,28 @@ pub struct Admission {
     pub admitted: Vec<Admitted>,
     /// Switched off by their own entry.
     pub disabled: Vec<LeftOut>,
+    /// Not allowed by a rule.
+    pub refused: Vec<LeftOut>,
     /// Lost their name.
     pub shadowed: Vec<Shadowed>,
 }
 
-/// Decides which entries may exist. For one name the nearest scope wins as a whole entry, and within a scope
-/// the entry that comes first (behaviour profile S1, S2).
+/// Rules that hold for every entry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AdmissionRules {
+    /// Which kinds of transport may be dialed (`transport.allow`).
+    pub transports: TransportKinds,
+}
+
+/// [`admit_by`] with the default rules.
 pub fn admit(entries: impl IntoIterator<Item = ServerSpec>) -> Admission {
+    admit_by(entries, &AdmissionRules::default())
+}
+
+/// Decides which entries may exist. For one name the nearest scope wins as a whole entry, and within a scope
+/// the entry that comes first (behaviour profile S1, S2). An entry that a rule refuses keeps its name: nothing
+/// farther away comes in its place.
+pub fn admit_by(entries: impl IntoIterator<Item = ServerSpec>, rules: &AdmissionRules) -> Admission {
     let mut admission = Admission::default();
     let mut winners: BTreeMap<ServerName, Arc<ServerSpec>> = BTreeMap::new();
     for entry in entries {
@@ -70,18 +85,33 @@ pub fn admit(entries: impl IntoIterator<Item = ServerSpec>) -> Admission {
         }
     }
     for spec in winners.into_values() {
-        match spec.enabled {
-            true => admission.admitted.push(Admitted { spec }),
-            false => admission.disabled.push(LeftOut { spec, reason: "switched off by its entry".into() }),
+        let refusal = refusal(&spec, rules);
+        match (spec.enabled, refusal) {
+            (false, _) => {
+                admission.disabled.push(LeftOut { spec, reason: "switched off by its entry".into() });
+            }
+            (true, Some(reason)) => admission.refused.push(LeftOut { spec, reason }),
+            (true, None) => admission.admitted.push(Admitted { spec }),
         }
     }
     admission
 }
 
+/// Why an entry may not be dialed.
+fn refusal(spec: &ServerSpec, rules: &AdmissionRules) -> Option<String> {
+    let kind = spec.transport.kind();
+    if spec.transport.is_dynamic_only() && spec.scope != Scope::Dynamic {
+        let scope = spec.scope.as_str();
+        return Some(format!("transport {kind} comes from the dynamic scope alone, not from scope {scope}"));
+    }
+    let is_allowed = rules.transports.contains(kind);
+    (!is_allowed).then(|| format!("transport {kind} is not among those allowed by transport.allow"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Scope;
+    use crate::spec::{HttpSpec, RemoteKind, TransportSpec};
 
     fn entry(name: &str, scope: Scope, command: &str) -> ServerSpec {
         ServerSpec { scope, ..ServerSpec::stdio(name, command, [""; 0]) }
@@ -104,5 +134,39 @@ mod tests {
         let admission = admit([off, entry("a", Scope::User, "y")]);
         assert!(admission.admitted.is_empty());
         assert_eq!((admission.disabled.len(), admission.shadowed.len()), (1, 1));
+    }
+
+    fn remote(kind: RemoteKind, scope: Scope) -> ServerSpec {
+        let http = HttpSpec { url: "ws://127.0.0.1:1/".into(), kind, ..HttpSpec::default() };
+        ServerSpec { scope, ..ServerSpec::new("a", TransportSpec::Http(http)) }
+    }
+
+    #[test]
+    fn handles_to_running_things_come_from_the_dynamic_scope_alone() {
+        for kind in [RemoteKind::SseIde, RemoteKind::WebSocketIde] {
+            assert_eq!(admit([remote(kind, Scope::Dynamic)]).admitted.len(), 1);
+            let admission = admit([remote(kind, Scope::User)]);
+            assert!(admission.admitted.is_empty());
+            assert!(admission.refused[0].reason.contains("not from scope user"), "{admission:?}");
+        }
+        let sdk = ServerSpec { scope: Scope::Project, ..ServerSpec::in_process("a", "a") };
+        assert_eq!(admit([sdk]).refused.len(), 1);
+        assert_eq!(admit([remote(RemoteKind::WebSocket, Scope::Project)]).admitted.len(), 1);
+    }
+
+    #[test]
+    fn a_kind_that_is_not_allowed_keeps_its_name_and_is_not_dialed() {
+        let transports = TransportKinds::of_words(["stdio", "ws-ide"]).expect("kinds");
+        let rules = AdmissionRules { transports };
+        let admission =
+            admit_by([remote(RemoteKind::Sse, Scope::Local), entry("a", Scope::User, "x")], &rules);
+        assert!(admission.admitted.is_empty());
+        assert_eq!(
+            admission.refused[0].reason,
+            "transport sse is not among those allowed by transport.allow"
+        );
+        assert_eq!(admit_by([entry("a", Scope::User, "x")], &rules).admitted.len(), 1);
+        assert_eq!(admit_by([remote(RemoteKind::WebSocketIde, Scope::Dynamic)], &rules).admitted.len(), 1);
+        assert_eq!(TransportKinds::of_words(["stdio", "carrier-pigeon"]), None);
     }
 }

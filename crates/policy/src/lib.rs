@@ -6,14 +6,15 @@
 //! - actors and connections: an [`Admitted`] is a permission to dial, not a connection.
 
 pub mod admit;
+pub mod ide_path;
 pub mod redact;
 pub mod signature;
 pub mod spec;
 
-pub use admit::{Admission, Admitted, LeftOut, Shadowed, admit};
+pub use admit::{Admission, AdmissionRules, Admitted, LeftOut, Shadowed, admit, admit_by};
 pub use redact::masked_args;
 pub use signature::fingerprint;
 pub use spec::{
-    EraPin, HttpSpec, InProcessSpec, RemoteKind, Scope, ServerName, ServerOptions, ServerSpec, Source,
-    StdioSpec, TransportSpec,
+    EraPin, HttpSpec, IdePlatform, IdeSpec, InProcessSpec, RemoteKind, Scope, ServerName, ServerOptions,
+    ServerSpec, Source, StdioSpec, TransportKinds, TransportSpec,
 };

@@ -60,6 +60,9 @@ fn add_http(fields: &mut Fields, http: &HttpSpec) {
         .map(|(name, value)| (name.to_ascii_lowercase(), value.expose()))
         .filter(|(name, _)| CREDENTIAL_HEADERS.contains(&name.as_str()))
         .collect();
+    // An editor's token is its credential.
+    let token = http.ide.as_ref().and_then(|ide| ide.auth_token.as_ref());
+    credentials.extend(token.map(|token| ("authToken".to_owned(), token.expose())));
     credentials.sort();
     fields.count(credentials.len());
     for (name, value) in credentials {
@@ -68,10 +71,13 @@ fn add_http(fields: &mut Fields, http: &HttpSpec) {
     }
 }
 
-/// Scheme and host in lower case, without default port and fragment.
+/// Scheme and host in lower case, without default port and fragment. The fragment of a socket's address is the path
+/// behind the socket.
 fn normal_url(text: &str) -> String {
     let Ok(mut url) = url::Url::parse(text) else { return text.to_owned() };
-    url.set_fragment(None);
+    if url.scheme() != "unix" {
+        url.set_fragment(None);
+    }
     url.into()
 }
 

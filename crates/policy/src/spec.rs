@@ -114,12 +114,22 @@ pub enum TransportSpec {
 }
 
 impl TransportSpec {
-    /// The word for it in output: `stdio`, `http`, `sse` or `sdk`.
+    /// The word for it in output, one of [`TransportKinds::WORDS`].
     pub fn kind(&self) -> &'static str {
         match self {
             TransportSpec::Stdio(_) => "stdio",
             TransportSpec::Http(http) => http.kind.as_str(),
             TransportSpec::InProcess(_) => "sdk",
+        }
+    }
+
+    /// True for a handle to something that runs just now: no file can hold one, so it comes from the dynamic scope
+    /// alone (behaviour profile 1.1).
+    pub fn is_dynamic_only(&self) -> bool {
+        match self {
+            TransportSpec::InProcess(_) => true,
+            TransportSpec::Http(http) => http.kind.is_ide(),
+            TransportSpec::Stdio(_) => false,
         }
     }
 
@@ -129,6 +139,40 @@ impl TransportSpec {
             TransportSpec::Stdio(_) | TransportSpec::InProcess(_) => true,
             TransportSpec::Http(_) => false,
         }
+    }
+}
+
+/// A set of the seven kinds of transport, such as those that may be dialed (`transport.allow`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransportKinds(BTreeSet<&'static str>);
+
+impl TransportKinds {
+    /// The word of every kind.
+    pub const WORDS: [&'static str; 7] = ["stdio", "http", "sse", "ws", "sdk", "sse-ide", "ws-ide"];
+
+    /// The set of these words; none when one of them is no kind.
+    pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<TransportKinds> {
+        let known = |word: &str| TransportKinds::WORDS.into_iter().find(|known| *known == word);
+        words.into_iter().map(known).collect::<Option<_>>().map(TransportKinds)
+    }
+
+    /// Is a kind, by its word, in the set?
+    pub fn contains(&self, word: &str) -> bool {
+        self.0.contains(word)
+    }
+}
+
+impl Default for TransportKinds {
+    /// All seven.
+    fn default() -> TransportKinds {
+        TransportKinds(TransportKinds::WORDS.into())
+    }
+}
+
+impl fmt::Display for TransportKinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<&str> = self.0.iter().copied().collect();
+        f.write_str(&words.join(", "))
     }
 }
 
@@ -170,6 +214,10 @@ pub enum RemoteKind {
     Sse,
     /// WebSocket.
     WebSocket,
+    /// HTTP+SSE to an editor that runs on this machine.
+    SseIde,
+    /// WebSocket to an editor that runs on this machine.
+    WebSocketIde,
 }
 
 impl RemoteKind {
@@ -179,8 +227,51 @@ impl RemoteKind {
             RemoteKind::Streamable | RemoteKind::Probe => "http",
             RemoteKind::Sse => "sse",
             RemoteKind::WebSocket => "ws",
+            RemoteKind::SseIde => "sse-ide",
+            RemoteKind::WebSocketIde => "ws-ide",
         }
     }
+
+    /// True for an editor, whose address and token are made anew each time it starts.
+    pub fn is_ide(self) -> bool {
+        match self {
+            RemoteKind::SseIde | RemoteKind::WebSocketIde => true,
+            RemoteKind::Streamable | RemoteKind::Probe | RemoteKind::Sse | RemoteKind::WebSocket => false,
+        }
+    }
+
+    /// True for the kinds that begin with an upgrade to WebSocket.
+    pub fn is_websocket(self) -> bool {
+        match self {
+            RemoteKind::WebSocket | RemoteKind::WebSocketIde => true,
+            RemoteKind::Streamable | RemoteKind::Probe | RemoteKind::Sse | RemoteKind::SseIde => false,
+        }
+    }
+}
+
+/// What is known of the editor behind an entry of the kinds `sse-ide` and `ws-ide` (behaviour profile 1.1).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IdeSpec {
+    /// The editor's name for people (`ideName`).
+    pub name: String,
+    /// Where it runs, which decides how it writes paths (`ideRunningInWindows`).
+    pub platform: IdePlatform,
+    /// What it expects of whoever connects; it goes along as a header of its own.
+    pub auth_token: Option<Secret>,
+}
+
+/// Where an editor runs, seen from this process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum IdePlatform {
+    /// On the same system: its paths are ours.
+    #[default]
+    Here,
+    /// On Windows, while this process may be inside its Linux subsystem.
+    Windows {
+        /// The distribution that this process runs in, as `WSL_DISTRO_NAME` says; without it only paths of
+        /// Windows drives can be translated.
+        distro: Option<String>,
+    },
 }
 
 /// An address and what goes with each request.
@@ -192,6 +283,8 @@ pub struct HttpSpec {
     pub headers: Vec<(String, Secret)>,
     /// Which of the transports.
     pub kind: RemoteKind,
+    /// The editor, for the kinds `sse-ide` and `ws-ide`.
+    pub ide: Option<IdeSpec>,
 }
 
 impl fmt::Debug for HttpSpec {
@@ -200,6 +293,7 @@ impl fmt::Debug for HttpSpec {
             .field("url", &masked_url(&self.url))
             .field("headers", &self.headers)
             .field("kind", &self.kind)
+            .field("ide", &self.ide)
             .finish()
     }
 }

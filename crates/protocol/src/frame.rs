@@ -27,6 +27,18 @@ pub struct Reply {
     pub body: ReplyBody,
 }
 
+impl Frame {
+    /// Bytes of its result, error or params; what else is on the wire with them does not count.
+    pub fn payload_len(&self) -> usize {
+        match self {
+            Frame::Reply(reply) => reply.body.len(),
+            Frame::Request(Request { params, .. }) | Frame::Notification(Notification { params, .. }) => {
+                params.as_ref().map_or(0, Bytes::len)
+            }
+        }
+    }
+}
+
 /// What a peer answered, raw.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplyBody {
@@ -36,6 +48,21 @@ pub enum ReplyBody {
     Error(Bytes),
     /// An answer that names a call but cannot be used; it still ends that call.
     Invalid(String),
+}
+
+impl ReplyBody {
+    /// Bytes of the answer; none of one that cannot be used.
+    pub fn len(&self) -> usize {
+        match self {
+            ReplyBody::Result(raw) | ReplyBody::Error(raw) => raw.len(),
+            ReplyBody::Invalid(_) => 0,
+        }
+    }
+
+    /// There is nothing that can be used.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// A request of the peer.

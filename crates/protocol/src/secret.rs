@@ -41,7 +41,8 @@ impl Serialize for Secret {
 /// What stands in place of a secret.
 pub const MASK: &str = "***";
 
-/// A URL fit for people: user info, every query value and the fragment are masked.
+/// A URL fit for people: user info, every query value and the fragment are masked. The fragment of a `unix` address
+/// is a path, of which the query is masked alone.
 pub fn masked_url(url: &str) -> String {
     let Ok(mut url) = url::Url::parse(url) else { return "(not a URL)".into() };
     if !url.username().is_empty() {
@@ -55,8 +56,15 @@ pub fn masked_url(url: &str) -> String {
         let masked: Vec<String> = keys.iter().map(|key| format!("{key}={MASK}")).collect();
         url.set_query(Some(&masked.join("&")));
     }
-    if url.fragment().is_some() {
-        url.set_fragment(Some(MASK));
+    match url.fragment() {
+        None => {}
+        Some(path) if url.scheme() == "unix" => {
+            let shown = path.split_once('?').map(|(path, _)| format!("{path}?{MASK}"));
+            if let Some(shown) = shown {
+                url.set_fragment(Some(&shown));
+            }
+        }
+        Some(_) => url.set_fragment(Some(MASK)),
     }
     url.into()
 }
@@ -73,5 +81,7 @@ mod tests {
         let url = masked_url("https://joe:hunter2@h.example/p?key=hunter2&b=hunter2#hunter2");
         assert_eq!(url, "https://***:***@h.example/p?key=***&b=***#***");
         assert_eq!(masked_url("http://h/p"), "http://h/p");
+        assert_eq!(masked_url("unix:///run/s.sock#/mcp"), "unix:///run/s.sock#/mcp");
+        assert_eq!(masked_url("unix:///run/s.sock#/mcp?key=hunter2"), "unix:///run/s.sock#/mcp?***");
     }
 }

@@ -20,6 +20,7 @@ pub(crate) struct Numbers {
     lasting_ms: u64,
     slow_retry_ms: u64,
     strikes: u32,
+    jitter: f64,
     pub connect_timeout_ms: u64,
 }
 
@@ -38,6 +39,7 @@ impl Numbers {
             gap_max_ms: ms(settings.reconnect_backoff_max),
             lasting_ms: ms(settings.reconnect_reset_after),
             slow_retry_ms: if remote { ms(settings.reconnect_slow_retry) } else { 0 },
+            jitter: settings.reconnect_jitter.clamp(0.0, 1.0),
             strikes: settings.health_strikes_max as u32,
             connect_timeout_ms: ms(settings.connect_timeout),
         }
@@ -136,11 +138,23 @@ impl Said {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stand {
     Dormant,
-    Queued { due_ms: u64 },
-    Trying { since_ms: u64 },
-    Connected { since_ms: u64 },
-    BackingOff { due_ms: u64 },
-    Failed { retry_ms: Option<u64> },
+    Queued {
+        due_ms: u64,
+    },
+    Trying {
+        since_ms: u64,
+    },
+    Connected {
+        since_ms: u64,
+    },
+    /// Chance may put it off, up to the second moment.
+    BackingOff {
+        due_ms: u64,
+        latest_ms: u64,
+    },
+    Failed {
+        retry_ms: Option<u64>,
+    },
     NeedsAuth,
     Disabled,
 }
@@ -271,7 +285,7 @@ impl Life {
             Said::Dormant => Stand::Dormant,
             Said::Queued => Stand::Queued { due_ms: now },
             Said::Dialing | Said::Handshaking => Stand::Trying { since_ms: now },
-            Said::BackingOff => Stand::BackingOff { due_ms: now },
+            Said::BackingOff => Stand::BackingOff { due_ms: now, latest_ms: u64::MAX },
             Said::Connected => Stand::Connected { since_ms: now },
             Said::Failed => Stand::Failed { retry_ms: None },
             Said::NeedsAuth => Stand::NeedsAuth,
@@ -318,8 +332,8 @@ impl Life {
         }
         match self.stand {
             Stand::Dormant => Ok(queued),
-            Stand::BackingOff { due_ms } if due_ms == now => Ok(queued),
-            Stand::BackingOff { due_ms } => {
+            Stand::BackingOff { due_ms, latest_ms } if (due_ms..=latest_ms).contains(&now) => Ok(queued),
+            Stand::BackingOff { due_ms, .. } => {
                 Err(("attempt-gaps", format!("is tried again at {now}, and the gap ends at {due_ms}")))
             }
             Stand::Failed { retry_ms: Some(at) } if at == now => {
@@ -388,11 +402,11 @@ impl Life {
         }
         let may_wait =
             |cause: &Cause| matches!(cause, Cause::Ended | Cause::Passing { .. } | Cause::TimedOut);
-        let asked = causes.iter().filter_map(|cause| match cause {
+        let mut asked = causes.iter().filter_map(|cause| match cause {
             Cause::Passing { retry_after_ms } => Some(*retry_after_ms),
             _ => None,
         });
-        let asked_ms = asked.last().unwrap_or(0).min(RETRY_AFTER_MAX_MS);
+        let asked_ms = asked.next_back().unwrap_or(0).min(RETRY_AFTER_MAX_MS);
         let failures = match self.stand {
             Stand::Trying { .. } => {
                 let made = self.attempt + 1;
@@ -425,7 +439,9 @@ impl Life {
             _ => return Err(("states", "backs off without having been tried".to_owned())),
         };
         let gap_ms = self.numbers.gap_ms(failures).max(asked_ms);
-        Ok(Stand::BackingOff { due_ms: now + gap_ms })
+        let due_ms = now + gap_ms;
+        let more_ms = (gap_ms as f64 * self.numbers.jitter).ceil() as u64;
+        Ok(Stand::BackingOff { due_ms, latest_ms: due_ms + more_ms })
     }
 
     fn failed(&mut self, now: u64) -> Result<Stand, Fault> {

@@ -282,6 +282,11 @@ impl World {
         state.books.gauge(now);
     }
 
+    /// Takes in what the board has said until now.
+    pub(crate) fn hear(&self) {
+        drop(self.enter());
+    }
+
     /// Notes an invariant that did not hold.
     pub(crate) fn broke(&self, invariant: &'static str, server: Option<u32>, detail: String) {
         let (mut state, now) = self.enter();

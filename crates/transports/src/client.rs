@@ -1,24 +1,31 @@
 //! The HTTP clients of the process: one for each kind of use, made when first needed, shared by every server.
 //!
 //! A client for each connection would cost 3 ms and 215 KiB. Nothing here runs for a process that only
-//! speaks stdio.
+//! speaks stdio. A Unix-domain socket has a client of its own, since its connections lead nowhere else.
 
-use callboard_core::port::CloseReason;
+use crate::address::Address;
+use crate::http::classify;
+use crate::network::Network;
+use callboard_core::port::{CloseReason, Unreachable};
 use parking_lot::Mutex;
+use reqwest::{Request, Response, Url};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// What tells clients apart. Connections belong to the runtime that opened them, so it is part of the key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Key {
     runtime: tokio::runtime::Id,
     dial_timeout: Duration,
-    roots: Roots,
+    network: Arc<Network>,
+    authorities: Authorities,
     versions: Versions,
 }
 
 /// Which versions of HTTP a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Versions {
+pub(crate) enum Versions {
     /// Whichever the server prefers.
     Any,
     /// HTTP/1.1 alone: what a connection must speak to become another protocol.
@@ -27,21 +34,19 @@ enum Versions {
 
 /// Which certificate authorities a client trusts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Roots {
-    /// Those of the system; reading them costs milliseconds.
-    System,
+enum Authorities {
+    /// Those of the system, or what the surroundings name instead and besides; reading them costs milliseconds.
+    Given,
     /// None: for plain HTTP without a proxy, which never meets a certificate.
     None,
 }
 
-impl Roots {
-    /// What requests of this scheme need.
-    pub(crate) fn of(url: &reqwest::Url) -> Roots {
-        let is_proxied = || {
-            let names = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
-            names.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
-        };
-        if url.scheme() == "http" && !is_proxied() { Roots::None } else { Roots::System }
+impl Authorities {
+    fn of(url: &Url, network: &Network) -> Authorities {
+        match network.needs_authorities(url) {
+            true => Authorities::Given,
+            false => Authorities::None,
+        }
     }
 }
 
@@ -54,50 +59,113 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 static CLIENTS: Mutex<Vec<(Key, reqwest::Client)>> = Mutex::new(Vec::new());
 
-/// The client of the current runtime. Proxies come from the environment (`HTTP_PROXY`, `HTTPS_PROXY`,
-/// `ALL_PROXY`, `NO_PROXY`) and trusted roots from the system. It follows no redirects and has no timer but
-/// that of the dial (zero is none).
-///
-/// A request that meets a kept connection which the server has just closed is sent anew by the client only
-/// when not a byte of it was written; anything else comes back as an error, since the server may have
-/// performed it.
+/// The way to one server: the client for its address, and the one for where a redirect may lead.
+pub(crate) struct Clients {
+    dial_timeout: Duration,
+    network: Arc<Network>,
+    socket: Option<Arc<Path>>,
+    /// For the scheme of the address.
+    first: reqwest::Client,
+    is_first_https: bool,
+    /// For `https`, when the address is of `http`.
+    secure: OnceLock<reqwest::Client>,
+}
+
+impl Clients {
+    /// The clients for an address, on the current runtime. They follow no redirects and have no timer but that of
+    /// the dial (zero is none).
+    ///
+    /// A request that meets a kept connection which the server has just closed is sent anew by the client only
+    /// when not a byte of it was written; anything else comes back as an error, since the server may have
+    /// performed it.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up, or a proxy of the surroundings cannot be used.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub(crate) fn new(
+        address: &Address,
+        dial_timeout: Duration,
+        network: Arc<Network>,
+    ) -> Result<Clients, CloseReason> {
+        let first = match &address.socket {
+            Some(socket) => of_socket(socket, dial_timeout)?,
+            None => shared(&address.url, dial_timeout, &network, Versions::Any)?,
+        };
+        Ok(Clients {
+            dial_timeout,
+            network,
+            socket: address.socket.clone(),
+            first,
+            is_first_https: address.url.scheme() == "https",
+            secure: OnceLock::new(),
+        })
+    }
+
+    /// Begins a request, for its headers.
+    pub(crate) fn post(&self, url: Url) -> reqwest::RequestBuilder {
+        self.first.post(url)
+    }
+
+    /// May a redirect lead from one scheme to another? A socket has but one.
+    pub(crate) fn changes_scheme(&self) -> bool {
+        self.socket.is_none()
+    }
+
+    /// Sends one request.
+    ///
+    /// # Errors
+    /// The classified reason why there is no answer.
+    pub(crate) async fn execute(&self, request: Request) -> Result<Response, CloseReason> {
+        let is_https = request.url().scheme() == "https";
+        let sent = match is_https && !self.is_first_https {
+            true => self.secure(request.url())?.execute(request).await,
+            false => self.first.execute(request).await,
+        };
+        sent.map_err(|error| {
+            let reason = classify::of_send(error, is_https);
+            match &self.socket {
+                Some(socket) => at_socket(reason, socket),
+                None => reason,
+            }
+        })
+    }
+
+    fn secure(&self, url: &Url) -> Result<&reqwest::Client, CloseReason> {
+        if let Some(client) = self.secure.get() {
+            return Ok(client);
+        }
+        let client = shared(url, self.dial_timeout, &self.network, Versions::Any)?;
+        Ok(self.secure.get_or_init(|| client))
+    }
+}
+
+/// The shared client of the current runtime for such a URL.
 ///
 /// # Errors
-/// When TLS cannot be set up.
+/// When TLS cannot be set up, or a proxy of the surroundings cannot be used.
 ///
 /// # Panics
 /// Outside a tokio runtime.
-pub(crate) fn shared(dial_timeout: Duration, roots: Roots) -> Result<reqwest::Client, CloseReason> {
-    of_key(Key {
+pub(crate) fn shared(
+    url: &Url,
+    dial_timeout: Duration,
+    network: &Arc<Network>,
+    versions: Versions,
+) -> Result<reqwest::Client, CloseReason> {
+    let key = Key {
         runtime: tokio::runtime::Handle::current().id(),
         dial_timeout,
-        roots,
-        versions: Versions::Any,
-    })
-}
-
-/// The client of the current runtime whose connections may be upgraded; all else is as with [`shared`].
-///
-/// # Errors
-/// When TLS cannot be set up.
-///
-/// # Panics
-/// Outside a tokio runtime.
-pub(crate) fn upgradable(dial_timeout: Duration, roots: Roots) -> Result<reqwest::Client, CloseReason> {
-    of_key(Key {
-        runtime: tokio::runtime::Handle::current().id(),
-        dial_timeout,
-        roots,
-        versions: Versions::Http1,
-    })
-}
-
-fn of_key(key: Key) -> Result<reqwest::Client, CloseReason> {
+        network: network.clone(),
+        authorities: Authorities::of(url, network),
+        versions,
+    };
     let mut clients = CLIENTS.lock();
     if let Some((_, client)) = clients.iter().find(|(known, _)| *known == key) {
         return Ok(client.clone());
     }
-    let client = build(key)?;
+    let client = build(&key)?;
     if clients.len() == CLIENTS_MAX {
         clients.remove(0);
     }
@@ -105,18 +173,32 @@ fn of_key(key: Key) -> Result<reqwest::Client, CloseReason> {
     Ok(client)
 }
 
-fn build(key: Key) -> Result<reqwest::Client, CloseReason> {
-    let builder = match key.dial_timeout {
-        Duration::ZERO => reqwest::Client::builder(),
-        dial_timeout => reqwest::Client::builder().connect_timeout(dial_timeout),
-    };
-    let builder = match key.roots {
-        Roots::System => builder,
-        Roots::None => builder.tls_certs_only([]),
+fn build(key: &Key) -> Result<reqwest::Client, CloseReason> {
+    // The library would read the variables of the process by itself.
+    let builder =
+        key.network.proxies()?.into_iter().fold(plain(key.dial_timeout).no_proxy(), |b, p| b.proxy(p));
+    let builder = match key.authorities {
+        Authorities::None => builder.tls_certs_only([]),
+        Authorities::Given => {
+            let extra = key.network.extra_authorities();
+            match key.network.authorities()? {
+                Some(authorities) => builder.tls_certs_only(authorities.into_iter().chain(extra)),
+                None if extra.is_empty() => builder,
+                None => builder.tls_certs_merge(extra),
+            }
+        }
     };
     let builder = match key.versions {
         Versions::Any => builder,
         Versions::Http1 => builder.http1_only(),
+    };
+    builder.build().map_err(|error| classify::of_send(error, true))
+}
+
+fn plain(dial_timeout: Duration) -> reqwest::ClientBuilder {
+    let builder = match dial_timeout {
+        Duration::ZERO => reqwest::Client::builder(),
+        dial_timeout => reqwest::Client::builder().connect_timeout(dial_timeout),
     };
     builder
         .user_agent(concat!("callboard/", env!("CARGO_PKG_VERSION")))
@@ -126,6 +208,34 @@ fn build(key: Key) -> Result<reqwest::Client, CloseReason> {
         .tcp_nodelay(true)
         .http1_ignore_invalid_headers_in_responses(true)
         .referer(false)
-        .build()
-        .map_err(|error| crate::http::classify::of_send(error, true))
+}
+
+/// A client whose connections all go to this socket. No proxy applies, and no certificate is met.
+#[cfg(unix)]
+fn of_socket(socket: &Path, dial_timeout: Duration) -> Result<reqwest::Client, CloseReason> {
+    let builder = plain(dial_timeout).no_proxy().tls_certs_only([]).unix_socket(socket);
+    builder.build().map_err(|error| classify::of_send(error, false))
+}
+
+#[cfg(not(unix))]
+fn of_socket(_socket: &Path, _dial_timeout: Duration) -> Result<reqwest::Client, CloseReason> {
+    Err(CloseReason::Protocol("Unix-domain sockets are not to be had on this system".into()))
+}
+
+/// A failed connect with the path it failed at. Nobody listens where there is no socket.
+fn at_socket(reason: CloseReason, socket: &Path) -> CloseReason {
+    match reason {
+        CloseReason::Unreachable { kind, message } => {
+            let kind = match kind {
+                Unreachable::NoRoute => Unreachable::Refused,
+                Unreachable::Dns
+                | Unreachable::Refused
+                | Unreachable::TimedOut
+                | Unreachable::Tls
+                | Unreachable::Proxy => kind,
+            };
+            CloseReason::Unreachable { kind, message: format!("the socket {}: {message}", socket.display()) }
+        }
+        other => other,
+    }
 }

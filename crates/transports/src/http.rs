@@ -16,12 +16,14 @@ pub(crate) mod standing;
 pub(crate) mod status;
 pub(crate) mod stream;
 
+use crate::address::Address;
+use crate::client::Clients;
+use crate::network::Network;
 use callboard_core::port::{CloseReason, DialRequest, HttpSpec, Link, SendHalf};
 use closer::HttpCloser;
 use headers::Headers;
 use inbox::InboxReader;
 use link::{HttpLink, HttpLinkParts, HttpSend};
-use reqwest::Url;
 use std::sync::Arc;
 
 /// Makes a link to a streamable HTTP endpoint. Nothing is sent: the first exchange is the first sign of life.
@@ -29,8 +31,12 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// [`CloseReason::Protocol`] when the URL or a header of the entry cannot be used.
-pub async fn dial_http(request: DialRequest, spec: &HttpSpec) -> Result<Link, CloseReason> {
-    let link = unconnected(request, spec)?;
+pub async fn dial_http(
+    request: DialRequest,
+    spec: &HttpSpec,
+    network: &Arc<Network>,
+) -> Result<Link, CloseReason> {
+    let link = unconnected(request, spec, network)?;
     Ok(Link {
         send: SendHalf::Exchange(Arc::new(HttpSend(link.clone()))),
         receive: Box::new(InboxReader(link.inbox.clone())),
@@ -43,22 +49,16 @@ pub async fn dial_http(request: DialRequest, spec: &HttpSpec) -> Result<Link, Cl
 ///
 /// # Errors
 /// [`CloseReason::Protocol`] when the URL or a header of the entry cannot be used.
-pub(crate) fn unconnected(request: DialRequest, spec: &HttpSpec) -> Result<Arc<HttpLink>, CloseReason> {
-    let url = endpoint(&spec.url)?;
-    let client = crate::client::shared(request.settings.http_dial_timeout, crate::client::Roots::of(&url))?;
+pub(crate) fn unconnected(
+    request: DialRequest,
+    spec: &HttpSpec,
+    network: &Arc<Network>,
+) -> Result<Arc<HttpLink>, CloseReason> {
+    let address = Address::parse(&spec.url, spec.kind)?;
+    let clients = Clients::new(&address, request.settings.http_dial_timeout, network.clone())?;
     // User info in the URL becomes a header, as the library does for requests that it builds itself.
-    let built = client.post(url).build().map_err(|error| classify::of_send(error, false))?;
-    let headers = Headers::new(built.headers().clone(), &spec.headers, request.authenticator)?;
+    let built = clients.post(address.url).build().map_err(|error| classify::of_send(error, false))?;
+    let headers = Headers::new(built.headers().clone(), spec, request.authenticator)?;
     let endpoint = built.url().clone();
-    Ok(HttpLink::new(HttpLinkParts { client, endpoint, headers, settings: request.settings }))
-}
-
-fn endpoint(text: &str) -> Result<Url, CloseReason> {
-    let refused = |why: &str| CloseReason::Protocol(format!("the url cannot be used: {why}"));
-    let mut url = Url::parse(text.trim()).map_err(|error| refused(&error.to_string()))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(refused("its scheme is neither http nor https"));
-    }
-    url.set_fragment(None);
-    Ok(url)
+    Ok(HttpLink::new(HttpLinkParts { clients, endpoint, headers, settings: request.settings }))
 }

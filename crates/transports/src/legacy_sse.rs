@@ -11,6 +11,7 @@ use crate::http::inbox::InboxReader;
 use crate::http::link::HttpLink;
 use crate::http::standing;
 use crate::http::stream::{EventStream, messages};
+use crate::network::Network;
 use crate::sse::{SseEvent, SseItem};
 use callboard_core::port::{CloseReason, DialRequest, HttpSpec, InFrame, IoKind, Link, SendHalf};
 use outbox::{PostLimits, PostOutbox, PostSend};
@@ -24,11 +25,15 @@ use tokio::time::{Instant, timeout_at};
 ///
 /// # Errors
 /// Why there is no stream; [`CloseReason::Protocol`] when its first event is no address of the same origin.
-pub async fn dial_sse(request: DialRequest, spec: &HttpSpec) -> Result<Link, CloseReason> {
+pub async fn dial_sse(
+    request: DialRequest,
+    spec: &HttpSpec,
+    network: &Arc<Network>,
+) -> Result<Link, CloseReason> {
     let began = Instant::now();
     let deadline = request.deadline;
     let limits = post_limits(&request);
-    let link = crate::http::unconnected(request, spec)?;
+    let link = crate::http::unconnected(request, spec, network)?;
     let opened = timeout_at(deadline, open(&link)).await.unwrap_or_else(|_| {
         Err(CloseReason::ConnectTimedOut { after: began.elapsed(), stderr_tail: String::new() })
     });

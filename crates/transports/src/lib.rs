@@ -7,6 +7,7 @@
 //! - reconnecting, states, clocks of calls and policy: a link opens once, ends once and says why,
 //! - configuration files and credentials: it is given specs, settings and ready-made headers.
 
+mod address;
 mod client;
 mod dialer;
 mod duplex;
@@ -14,6 +15,7 @@ pub mod http;
 mod in_process;
 mod legacy_sse;
 mod line;
+mod network;
 mod process;
 pub mod sse;
 mod stdio;
@@ -22,5 +24,6 @@ mod websocket;
 pub use dialer::Transports;
 pub use in_process::{InProcessServers, dial_in_process};
 pub use legacy_sse::dial_sse;
+pub use network::Network;
 pub use stdio::dial_stdio;
 pub use websocket::dial_websocket;

@@ -7,8 +7,10 @@
 mod closer;
 mod outbox;
 mod receive;
+mod tunnel;
 mod upgrade;
 
+use crate::network::Network;
 use callboard_core::port::{CloseReason, DialRequest, HttpSpec, Link, SendHalf};
 use closer::WebSocketCloser;
 use outbox::Outbox;
@@ -42,12 +44,17 @@ struct Open {
 ///
 /// # Errors
 /// Why there is none: the address, the way to it, or the server's refusal as over HTTP.
-pub async fn dial_websocket(request: DialRequest, spec: &HttpSpec) -> Result<Link, CloseReason> {
+pub async fn dial_websocket(
+    request: DialRequest,
+    spec: &HttpSpec,
+    network: &Arc<Network>,
+) -> Result<Link, CloseReason> {
     let began = Instant::now();
     let (deadline, frame_bytes_max) = (request.deadline, request.settings.wire_frame_bytes_max);
-    let upgraded = timeout_at(deadline, upgrade::upgrade(request, spec)).await.unwrap_or_else(|_| {
-        Err(CloseReason::ConnectTimedOut { after: began.elapsed(), stderr_tail: String::new() })
-    })?;
+    let upgraded =
+        timeout_at(deadline, upgrade::upgrade(request, spec, network)).await.unwrap_or_else(|_| {
+            Err(CloseReason::ConnectTimedOut { after: began.elapsed(), stderr_tail: String::new() })
+        })?;
     let config = WebSocketConfig::default()
         .read_buffer_size(BUFFER_BYTES)
         .write_buffer_size(BUFFER_BYTES)

@@ -121,7 +121,8 @@ async fn a_stream_without_an_endpoint_is_given_up_at_the_deadline() {
     let spec = spec(&peer);
     let mut request = peer::request(&spec, None, |_| {});
     request.deadline = Instant::now() + BOUND / 10;
-    let reason = callboard_transports::dial_sse(request, &spec).await.err().expect("gives up");
+    let reason =
+        callboard_transports::dial_sse(request, &spec, &peer::network()).await.err().expect("gives up");
     assert!(matches!(reason, CloseReason::ConnectTimedOut { .. }), "{reason:?}");
 }
 

@@ -70,7 +70,7 @@ impl Server {
 
 fn spec(url: &str) -> HttpSpec {
     let headers = vec![("X-Key".to_owned(), Secret::new("k"))];
-    HttpSpec { url: url.into(), headers, kind: RemoteKind::WebSocket }
+    HttpSpec { url: url.into(), headers, kind: RemoteKind::WebSocket, ..HttpSpec::default() }
 }
 
 async fn refused(url: &str) -> CloseReason {
@@ -289,6 +289,7 @@ async fn a_server_that_never_upgrades_is_given_up_at_the_deadline() {
     let spec = spec(&peer.url.replace("http", "ws"));
     let mut request = peer::request(&spec, None, |_| {});
     request.deadline = Instant::now() + BOUND / 200;
-    let reason = callboard_transports::dial_websocket(request, &spec).await.err().expect("gives up");
+    let reason =
+        callboard_transports::dial_websocket(request, &spec, &peer::network()).await.err().expect("gives up");
     assert!(matches!(reason, CloseReason::ConnectTimedOut { .. }), "{reason:?}");
 }

@@ -1,7 +1,9 @@
 //! Entries and findings as JSON for people and scripts, with every secret masked (config-formats §5.2).
 
 use super::{Place, Problem, Warning};
-use callboard_policy::{EraPin, RemoteKind, ServerOptions, ServerSpec, Source, TransportSpec, masked_args};
+use callboard_policy::{
+    EraPin, IdePlatform, RemoteKind, ServerOptions, ServerSpec, Source, TransportSpec, masked_args,
+};
 use callboard_protocol::masked_url;
 use serde_json::{Map, Value, json};
 
@@ -44,7 +46,16 @@ fn transport_json(transport: &TransportSpec) -> Value {
         TransportSpec::Http(http) => {
             let headers: Map<String, Value> =
                 http.headers.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-            json!({"type": remote_word(http.kind), "url": masked_url(&http.url), "headers": headers})
+            let mut shown =
+                json!({"type": remote_word(http.kind), "url": masked_url(&http.url), "headers": headers});
+            if let Some(ide) = &http.ide {
+                shown["ideName"] = json!(ide.name);
+                shown["ideRunningInWindows"] = json!(matches!(ide.platform, IdePlatform::Windows { .. }));
+                if let Some(token) = &ide.auth_token {
+                    shown["authToken"] = json!(token);
+                }
+            }
+            shown
         }
         TransportSpec::InProcess(server) => json!({"type": "sdk", "key": server.key}),
     }
@@ -54,7 +65,11 @@ fn transport_json(transport: &TransportSpec) -> Value {
 fn remote_word(kind: RemoteKind) -> &'static str {
     match kind {
         RemoteKind::Probe => "auto",
-        RemoteKind::Streamable | RemoteKind::Sse | RemoteKind::WebSocket => kind.as_str(),
+        RemoteKind::Streamable
+        | RemoteKind::Sse
+        | RemoteKind::WebSocket
+        | RemoteKind::SseIde
+        | RemoteKind::WebSocketIde => kind.as_str(),
     }
 }
 
@@ -149,7 +164,7 @@ mod tests {
         let http = HttpSpec {
             url: "https://joe:planted@h.example/mcp?key=planted".into(),
             headers: vec![("Authorization".into(), Secret::new("Bearer planted"))],
-            kind: RemoteKind::Probe,
+            ..HttpSpec::default()
         };
         let spec = ServerSpec::new("b", TransportSpec::Http(http));
         assert_eq!(

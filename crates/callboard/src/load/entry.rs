@@ -7,10 +7,10 @@ use super::finding::{EntryError, Oddity};
 use super::nearest::nearest;
 use super::raw::{Raw, RawMap};
 use callboard_policy::{
-    EraPin, HttpSpec, RemoteKind, Scope, ServerName, ServerOptions, ServerSpec, Source, StdioSpec,
-    TransportSpec,
+    EraPin, HttpSpec, IdePlatform, IdeSpec, InProcessSpec, RemoteKind, Scope, ServerName, ServerOptions,
+    ServerSpec, Source, StdioSpec, TransportSpec,
 };
-use callboard_protocol::Era;
+use callboard_protocol::{Era, Secret};
 use fields::Fields;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -53,6 +53,7 @@ fn spec(name: &str, map: &RawMap, fields: &mut Fields<'_>) -> Result<ServerSpec,
     let transport = match kind {
         Kind::Stdio => TransportSpec::Stdio(stdio(fields)?),
         Kind::Remote(kind) => TransportSpec::Http(http(fields, kind)?),
+        Kind::InProcess => TransportSpec::InProcess(in_process(name, fields)?),
     };
     let world = fields.world();
     Ok(ServerSpec {
@@ -78,11 +79,12 @@ fn check_name(name: &str, fields: &mut Fields<'_>) -> Result<(), EntryError> {
     Ok(())
 }
 
-/// Which of the two an entry is.
+/// Which of the three an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Stdio,
     Remote(RemoteKind),
+    InProcess,
 }
 
 /// Decides the transport from what is named and what is there. Both or neither of command and address is an
@@ -91,10 +93,11 @@ fn kind(map: &RawMap, fields: &mut Fields<'_>) -> Result<Kind, EntryError> {
     let named = fields.plain_text(&keys::TYPE)?;
     let (has_command, has_url) = (fields.has(&keys::COMMAND), fields.has(&keys::URL));
     let named = match named {
-        Some(word) => Some((named_kind(&word)?, word)),
+        Some(word) => Some((named_kind(&word, fields.world().scope)?, word)),
         None => None,
     };
     match (named, has_command, has_url) {
+        (Some((Kind::InProcess, _)), _, _) => Ok(Kind::InProcess),
         (_, true, true) => Err(EntryError::MixedTransports),
         (Some((Kind::Stdio, kind)), false, _) => Err(EntryError::MissingCommand { kind }),
         (Some((Kind::Remote(_), kind)), _, false) => Err(EntryError::MissingUrl { kind }),
@@ -113,7 +116,8 @@ fn kind(map: &RawMap, fields: &mut Fields<'_>) -> Result<Kind, EntryError> {
     }
 }
 
-fn named_kind(word: &str) -> Result<Kind, EntryError> {
+/// What a word says. Handles to something that runs just now come from the dynamic scope alone.
+fn named_kind(word: &str, scope: Scope) -> Result<Kind, EntryError> {
     match word {
         "stdio" | "local" => Ok(Kind::Stdio),
         "http" | "streamable-http" | "streamableHttp" | "streamable_http" => {
@@ -122,7 +126,12 @@ fn named_kind(word: &str) -> Result<Kind, EntryError> {
         "remote" => Ok(Kind::Remote(RemoteKind::Probe)),
         "sse" => Ok(Kind::Remote(RemoteKind::Sse)),
         "ws" | "websocket" => Ok(Kind::Remote(RemoteKind::WebSocket)),
-        "sdk" | "sse-ide" | "ws-ide" => Err(EntryError::TransportNotInDialect { given: word.to_owned() }),
+        "sdk" | "sse-ide" | "ws-ide" if scope != Scope::Dynamic => {
+            Err(EntryError::TransportNotInDialect { given: word.to_owned(), scope: scope.as_str() })
+        }
+        "sdk" => Ok(Kind::InProcess),
+        "sse-ide" => Ok(Kind::Remote(RemoteKind::SseIde)),
+        "ws-ide" => Ok(Kind::Remote(RemoteKind::WebSocketIde)),
         _ => Err(EntryError::UnknownTransport {
             given: word.chars().take(40).collect(),
             nearest: nearest(word, ["stdio", "http", "streamable-http", "sse", "ws", "websocket"]),
@@ -169,17 +178,40 @@ fn command(
 fn http(fields: &mut Fields<'_>, kind: RemoteKind) -> Result<HttpSpec, EntryError> {
     let at = fields.used(&keys::URL).to_owned();
     let url = fields.text(&keys::URL)?.map(|url| url.text).unwrap_or_default();
-    let scheme =
-        url::Url::parse(url.trim()).ok().filter(url::Url::has_host).map(|url| url.scheme().to_owned());
+    let is_whole = |url: &url::Url| url.has_host() != (url.scheme() == "unix") && url.path() != "";
+    let scheme = url::Url::parse(url.trim()).ok().filter(is_whole).map(|url| url.scheme().to_owned());
     let kind = match (kind, scheme.as_deref()) {
-        (RemoteKind::WebSocket, Some("ws" | "wss")) => kind,
-        (RemoteKind::WebSocket, _) => return Err(EntryError::BadUrl { at, schemes: "ws:// or wss://" }),
+        (kind, Some("ws" | "wss")) if kind.is_websocket() => kind,
+        (kind, _) if kind.is_websocket() => {
+            return Err(EntryError::BadUrl { at, schemes: "ws:// or wss://" });
+        }
         // Without a type the address itself says so.
         (RemoteKind::Probe, Some("ws" | "wss")) => RemoteKind::WebSocket,
-        (_, Some("http" | "https")) => kind,
-        _ => return Err(EntryError::BadUrl { at, schemes: "http:// or https://" }),
+        (_, Some("http" | "https" | "unix")) => kind,
+        _ => return Err(EntryError::BadUrl { at, schemes: "http://, https:// or unix:///" }),
     };
-    Ok(HttpSpec { url, headers: fields.secrets(&keys::HEADERS)?, kind })
+    let ide = if kind.is_ide() { Some(ide(fields)?) } else { None };
+    Ok(HttpSpec { url, headers: fields.secrets(&keys::HEADERS)?, kind, ide })
+}
+
+/// The editor behind an entry. Which distribution we are in is known where the references come from.
+fn ide(fields: &mut Fields<'_>) -> Result<IdeSpec, EntryError> {
+    let distro = || fields.world().env.get("WSL_DISTRO_NAME").filter(|name| !name.is_empty()).cloned();
+    let platform = match fields.truth(&keys::IDE_WINDOWS)? {
+        Some(true) => IdePlatform::Windows { distro: distro() },
+        Some(false) | None => IdePlatform::Here,
+    };
+    Ok(IdeSpec {
+        name: fields.plain_text(&keys::IDE_NAME)?.unwrap_or_default(),
+        platform,
+        auth_token: fields.text(&keys::IDE_TOKEN)?.map(|token| Secret::new(token.text)),
+    })
+}
+
+/// A server that the host registered under the entry's `name`, or else under the name of the entry.
+fn in_process(name: &str, fields: &Fields<'_>) -> Result<InProcessSpec, EntryError> {
+    let key = fields.plain_text(&keys::KEY)?.unwrap_or_else(|| name.to_owned());
+    Ok(InProcessSpec { key })
 }
 
 fn enabled(fields: &mut Fields<'_>) -> Result<bool, EntryError> {

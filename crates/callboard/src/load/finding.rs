@@ -163,8 +163,8 @@ pub(super) enum EntryError {
     MixedTransports,
     #[error("there is no transport {given:?}")]
     UnknownTransport { given: String, nearest: Option<&'static str> },
-    #[error("a server of type {given} cannot come from a file")]
-    TransportNotInDialect { given: String },
+    #[error("a server of type {given} runs just now, so no file of the {scope} scope can name it")]
+    TransportNotInDialect { given: String, scope: &'static str },
     #[error("{at} is not an address that begins with {schemes}")]
     BadUrl { at: String, schemes: &'static str },
     #[error("{at} needs the variable {name}, which is not set")]
@@ -222,7 +222,7 @@ impl EntryError {
             EntryError::UnknownTransport { nearest: Some(nearest), .. } => format!("did you mean {nearest}?"),
             EntryError::UnknownTransport { nearest: None, .. } => "use stdio, http, sse or ws".into(),
             EntryError::TransportNotInDialect { .. } => {
-                "the host hands such a server over in its own code".into()
+                "remove the entry; name the server for one run with --config, or add it in code".into()
             }
             EntryError::BadUrl { schemes, .. } => format!("write the whole address, with {schemes}"),
             EntryError::UnsetVariable { name, .. } => {

@@ -186,6 +186,7 @@ mod tests {
     fn every_key_has_its_variable() {
         for key in Settings::KEYS {
             let found = env(&[(&variable(key), "not a value of any kind")]);
+            // Any words can stand before a command.
             let is_list = *key == "stdio.prefix";
             assert_eq!(found.problems.len(), usize::from(!is_list), "{key}");
         }

@@ -71,7 +71,7 @@ fn shown(config: &Config, layers: bool) -> Vec<Shown<'_>> {
     let admission = &config.admission;
     let admitted =
         admission.admitted.iter().map(|one| Shown { entry: one.spec(), admitted: true, reason: None });
-    let left_out = admission.disabled.iter().map(|one| Shown {
+    let left_out = admission.disabled.iter().chain(&admission.refused).map(|one| Shown {
         entry: &one.spec,
         admitted: false,
         reason: Some(one.reason.clone()),

@@ -141,10 +141,12 @@ async fn play(script: Script, remembered: Option<Era>) -> (String, String) {
         env.eras.remember(&callboard_policy::fingerprint(&spec), era);
     }
     let server = callboard_policy::admit([spec]).admitted.remove(0);
+    let server_name = server.name().clone();
     let attempt = Attempt {
         env: Arc::new(env),
         server,
         generation: Generation(1),
+        gate: Arc::new(CallGate::new(1, 1, telemetry::CallMetrics::new(&server_name))),
         list_changed: Arc::new(|_| {}),
         token: AliveToken::default(),
         dialed: Box::new(|| {}),

@@ -1,12 +1,14 @@
 //! The requests that a host makes of a server.
 
+use super::places::Applicant;
 use super::{ConnHandle, ToolsState};
 use crate::call::{CallError, CallOptions, ToolReply};
 use crate::conn_core::{ConnCore, Outgoing, clocks_for, moment};
-use crate::dialect::{Outline, split_meta};
+use crate::dialect::{Outline, meta_members, split_meta};
 use crate::pending::Clocks;
 use crate::port::{CloseReason, Delivery, IoKind};
-use crate::tool_call::{Asked, perform, place};
+use crate::telemetry;
+use crate::tool_call::{Asked, perform};
 use bytes::Bytes;
 use callboard_protocol::list::ListKind;
 use callboard_protocol::{Era, code};
@@ -15,6 +17,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
+use tracing::{Instrument, Span};
 
 impl ConnHandle {
     /// Calls a tool by its raw name; `arguments` is a JSON object.
@@ -38,11 +41,11 @@ impl ConnHandle {
         params.push_str(r#","arguments":"#);
         params.push_str(arguments);
         params.push('}');
-        let asking = Asking { method: "tools/call", name: tool, params, arguments, options, started };
-        let result = self.ask(&asking).await;
-        if let Some(core) = &self.0.snapshot.load().core {
-            core.metrics.called(result.is_ok(), started.elapsed());
-        }
+        let span = telemetry::call_span(self.name(), tool);
+        let asking =
+            Asking { method: "tools/call", name: tool, params, arguments, options, started, span: &span };
+        let result = self.ask(&asking).instrument(span.clone()).await;
+        self.0.gate.metrics.called(result.as_ref().err(), started.elapsed());
         let reply = ToolReply::new(result?);
         match callboard_protocol::json::first_byte(reply.bytes()) {
             Some(b'{') => Ok(reply),
@@ -56,9 +59,9 @@ impl ConnHandle {
     /// As [`ConnHandle::call_tool`].
     pub async fn read_resource(&self, uri: &str, options: CallOptions) -> Result<Bytes, CallError> {
         let params = format!(r#"{{"uri":{}}}"#, quoted(uri));
-        let started = Instant::now();
-        self.ask(&Asking { method: "resources/read", name: uri, params, arguments: "{}", options, started })
-            .await
+        let (started, span) = (Instant::now(), &Span::none());
+        let method = "resources/read";
+        self.ask(&Asking { method, name: uri, params, arguments: "{}", options, started, span }).await
     }
 
     /// Gets a prompt; `arguments` is a JSON object of texts. Gives the raw result.
@@ -73,8 +76,8 @@ impl ConnHandle {
     ) -> Result<Bytes, CallError> {
         let arguments = object(arguments, "the arguments of a prompt")?;
         let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, quoted(name));
-        let started = Instant::now();
-        self.ask(&Asking { method: "prompts/get", name, params, arguments, options, started }).await
+        let (started, span) = (Instant::now(), &Span::none());
+        self.ask(&Asking { method: "prompts/get", name, params, arguments, options, started, span }).await
     }
 
     /// Asks for completions; raw params in, raw result out (`completion/complete`).
@@ -175,6 +178,8 @@ impl ConnHandle {
         let until = moment(started, limit);
         let mut resent = false;
         loop {
+            let caller = options.caller.as_ref();
+            self.leave(&Applicant { method, name: None, caller, until, started }).await?;
             let core = self.core(until, started).await?;
             let session = core.session().ok_or(CallError::Closed)?;
             let (bare, own_meta) = split_meta(params);
@@ -185,7 +190,7 @@ impl ConnHandle {
                 outline: Outline {
                     method,
                     params: bare,
-                    meta: joined(&own_meta, &options),
+                    meta: meta_members(&own_meta, &options),
                     ..Outline::default()
                 },
                 clocks: first_byte_only_over_http(clocks, &core),
@@ -211,6 +216,8 @@ impl ConnHandle {
         let (mut resent, mut mirrored_anew) = (false, false);
         // The clocks of silence run from sending; on the straight path that is now, and no clock is read again.
         let mut now = Some(asking.started);
+        // Kept until the end: a call that has its turn does not lose it with a connection.
+        let mut place = None;
         loop {
             let core = match self.ready_core() {
                 Some(core) => core,
@@ -219,6 +226,16 @@ impl ConnHandle {
                     self.core(until, asking.started).await?
                 }
             };
+            if place.is_none() {
+                place = self.0.gate.try_enter();
+            }
+            if place.is_none() {
+                now = None;
+                place = Some(self.place(&asking.applicant(until)).await?);
+                // The connection may be another one by now.
+                continue;
+            }
+            telemetry::carried_by(asking.span, core.generation);
             match self.ask_once(&core, asking, explicit, (until, now.take())).await {
                 Err(error) if self.may_go_again(&core, &error, &mut resent) => {
                     self.core_after(core.generation, until, asking.started).await?;
@@ -245,17 +262,6 @@ impl ConnHandle {
         (until, mut now): (Option<Instant>, Option<Instant>),
     ) -> Result<Bytes, CallError> {
         let settings = &self.0.env.settings;
-        let is_call = asking.method == "tools/call";
-        let _place = match is_call {
-            true => Some(match core.in_flight.try_acquire() {
-                Ok(permit) => permit,
-                Err(_) => {
-                    let what = format!("{} {}", asking.method, asking.name);
-                    place(core, &what, until, asking.started).await?
-                }
-            }),
-            false => None,
-        };
         if self.awaits_plan() {
             now = None;
         }
@@ -276,7 +282,7 @@ impl ConnHandle {
             name: Some(asking.name),
             param_headers,
             wants_progress: true,
-            meta: joined("", &asking.options),
+            meta: meta_members("", &asking.options),
         };
         let asked = Asked {
             outline,
@@ -354,6 +360,14 @@ struct Asking<'a> {
     arguments: &'a str,
     options: CallOptions,
     started: Instant,
+    span: &'a Span,
+}
+
+impl Asking<'_> {
+    fn applicant(&self, until: Option<Instant>) -> Applicant<'_> {
+        let (name, caller) = (Some(self.name), self.options.caller.as_ref());
+        Applicant { method: self.method, name, caller, until, started: self.started }
+    }
 }
 
 fn first_byte_only_over_http(clocks: Clocks, core: &ConnCore) -> Clocks {
@@ -387,18 +401,6 @@ fn object<'a>(text: &'a str, what: &str) -> Result<&'a str, CallError> {
         Ok(raw) if raw.get().starts_with('{') => Ok(text),
         Ok(_) => Err(CallError::Unsupported(format!("{what} are not a JSON object"))),
         Err(error) => Err(CallError::Unsupported(format!("{what} are not JSON: {error}"))),
-    }
-}
-
-/// The caller's own members of `_meta`.
-fn joined<'a>(own: &str, options: &CallOptions) -> Cow<'a, str> {
-    let more = options.meta.as_deref().map_or("", |raw| raw.get().trim());
-    let more = more.strip_prefix('{').and_then(|m| m.strip_suffix('}')).unwrap_or("").trim();
-    match (own, more) {
-        ("", "") => Cow::Borrowed(""),
-        (own, "") => Cow::Owned(own.to_owned()),
-        ("", more) => Cow::Owned(more.to_owned()),
-        (own, more) => Cow::Owned(format!("{own},{more}")),
     }
 }
 

@@ -111,7 +111,7 @@ impl ConnHandle {
     }
 
     /// The error of a server that will not be connected by waiting.
-    fn given_up(&self, snapshot: &ConnSnapshot) -> Option<CallError> {
+    pub(super) fn given_up(&self, snapshot: &ConnSnapshot) -> Option<CallError> {
         let server = self.name().clone();
         let (message, reason) = match &snapshot.machine.state {
             State::Pending { .. } | State::Connected { .. } => return None,

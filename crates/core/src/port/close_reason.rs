@@ -248,30 +248,6 @@ fn status_text(rpc: Option<&RemoteError>, body: &str) -> String {
 }
 
 impl CloseReason {
-    /// One of the terminal signals: counts as a strike against the connection.
-    pub fn is_terminal(&self) -> bool {
-        match self {
-            CloseReason::Io { .. } => true,
-            CloseReason::Unreachable { kind, .. } => match kind {
-                Unreachable::Refused | Unreachable::NoRoute | Unreachable::TimedOut => true,
-                Unreachable::Dns | Unreachable::Tls | Unreachable::Proxy => false,
-            },
-            CloseReason::Spawn { .. }
-            | CloseReason::Ended { .. }
-            | CloseReason::ConnectTimedOut { .. }
-            | CloseReason::Status { .. }
-            | CloseReason::SessionExpired { .. }
-            | CloseReason::AuthRequired { .. }
-            | CloseReason::InsufficientScope { .. }
-            | CloseReason::Redirect { .. }
-            | CloseReason::NotRpc { .. }
-            | CloseReason::NoReply
-            | CloseReason::TooLarge { .. }
-            | CloseReason::Protocol(_)
-            | CloseReason::Cancelled => false,
-        }
-    }
-
     /// The server wants a login before anything else.
     pub fn requires_auth(&self) -> bool {
         matches!(self, CloseReason::AuthRequired { .. })

@@ -264,7 +264,7 @@ impl Books {
             {
                 Some(("list-refetched", "is connected, and nobody asked for its tools".to_owned()))
             }
-            Stand::BackingOff { due_ms } if due_ms < now => {
+            Stand::BackingOff { due_ms, latest_ms } if latest_ms < now => {
                 Some(("attempt-gaps", format!("was due at {due_ms} and is not tried")))
             }
             Stand::Failed { retry_ms: Some(at) } if at < now => {

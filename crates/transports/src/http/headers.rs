@@ -1,6 +1,6 @@
 //! The headers of every request of a link, prepared once and cloned for each.
 
-use callboard_core::port::{Authenticator, CloseReason, Negotiated};
+use callboard_core::port::{Authenticator, CloseReason, HttpSpec, Negotiated};
 use callboard_protocol::{Era, ProtocolVersion, Secret};
 use parking_lot::RwLock;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -12,6 +12,8 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// Header of the event to resume after (2025-03-26 to 2025-11-25).
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Header of an editor's token, by the name that the editors' extensions look for.
+const IDE_AUTHORIZATION: &str = "x-claude-code-ide-authorization";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_OR_STREAM: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -36,10 +38,13 @@ impl Headers {
     /// When HTTP does not allow a name or a value; the message does not hold the value.
     pub(crate) fn new(
         mut base: HeaderMap,
-        entry: &[(String, Secret)],
+        entry: &HttpSpec,
         authenticator: Option<Arc<dyn Authenticator>>,
     ) -> Result<Headers, CloseReason> {
-        put_secrets(&mut base, entry)?;
+        put_secrets(&mut base, &entry.headers)?;
+        if let Some(token) = entry.ide.as_ref().and_then(|ide| ide.auth_token.clone()) {
+            put_secrets(&mut base, &[(IDE_AUTHORIZATION.to_owned(), token)])?;
+        }
         base.remove(SESSION);
         base.insert(CONTENT_TYPE, JSON);
         base.insert(ACCEPT, JSON_OR_STREAM);
@@ -175,7 +180,8 @@ mod tests {
     use super::*;
 
     fn headers() -> Headers {
-        let entry = [("X-Key".to_owned(), Secret::new("k")), ("Accept".to_owned(), Secret::new("x/y"))];
+        let headers = vec![("X-Key".to_owned(), Secret::new("k")), ("Accept".to_owned(), Secret::new("x/y"))];
+        let entry = HttpSpec { headers, ..HttpSpec::default() };
         Headers::new(HeaderMap::new(), &entry, None).expect("valid")
     }
 
@@ -212,7 +218,8 @@ mod tests {
 
     #[test]
     fn a_bad_header_is_named_and_its_value_is_not() {
-        let entry = [("X-Key".to_owned(), Secret::new("a\nb"))];
+        let headers = vec![("X-Key".to_owned(), Secret::new("a\nb"))];
+        let entry = HttpSpec { headers, ..HttpSpec::default() };
         let error = Headers::new(HeaderMap::new(), &entry, None).err().expect("refused").to_string();
         assert!(error.contains("X-Key") && !error.contains("a\\nb"), "{error}");
     }

@@ -3,7 +3,8 @@
 use super::body;
 use super::headers::Headers;
 use super::inbox::Inbox;
-use super::{answer, classify, standing, status};
+use super::{answer, standing, status};
+use crate::client::Clients;
 use bytes::Bytes;
 use callboard_core::port::{BoxFuture, CloseReason, Exchange, ExchangeSend, IoKind, Negotiated};
 use callboard_core::settings::Settings;
@@ -26,7 +27,7 @@ const HOPS_MAX: usize = 3;
 
 /// What the parts of one link share.
 pub(crate) struct HttpLink {
-    pub(crate) client: reqwest::Client,
+    clients: Clients,
     /// Where requests go; a permanent redirect moves it.
     pub(crate) endpoint: RwLock<Url>,
     pub(crate) headers: Headers,
@@ -43,7 +44,7 @@ pub(crate) struct HttpLink {
 
 /// What a link is made of.
 pub(crate) struct HttpLinkParts {
-    pub(crate) client: reqwest::Client,
+    pub(crate) clients: Clients,
     pub(crate) endpoint: Url,
     pub(crate) headers: Headers,
     pub(crate) settings: Arc<Settings>,
@@ -53,7 +54,7 @@ impl HttpLink {
     /// A link that has sent nothing yet. Must be called inside the runtime that will drive it.
     pub(crate) fn new(parts: HttpLinkParts) -> Arc<HttpLink> {
         Arc::new(HttpLink {
-            client: parts.client,
+            clients: parts.clients,
             endpoint: RwLock::new(parts.endpoint),
             headers: parts.headers,
             inbox: Inbox::new(parts.settings.wire_frame_bytes_max),
@@ -194,19 +195,12 @@ impl HttpLink {
             let mut request = reqwest::Request::new(method.clone(), url.clone());
             *request.headers_mut() = headers()?;
             *request.body_mut() = body.clone().map(Into::into);
-            let is_https = url.scheme() == "https";
-            // A redirect may have led from http to https, which needs certificate authorities.
-            let sent = match is_https {
-                true => {
-                    let roots = crate::client::Roots::System;
-                    crate::client::shared(self.settings.http_dial_timeout, roots)?.execute(request).await
-                }
-                false => self.client.execute(request).await,
-            };
-            let response = sent.map_err(|error| classify::of_send(error, is_https))?;
+            let response = self.clients.execute(request).await?;
             let Some(target) = redirect_target(&response, &url) else { return Ok(response) };
             let status = response.status();
-            if hops == HOPS_MAX || !is_followed(status) || !is_same_origin(&url, &target) {
+            let is_near = is_same_origin(&url, &target)
+                && (url.scheme() == target.scheme() || self.clients.changes_scheme());
+            if hops == HOPS_MAX || !is_followed(status) || !is_near {
                 let location = callboard_protocol::masked_url(target.as_str());
                 return Err(CloseReason::Redirect { status: status.as_u16(), location });
             }

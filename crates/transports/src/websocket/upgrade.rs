@@ -1,14 +1,18 @@
 //! The opening handshake (RFC 6455 §4.1).
 
-use crate::client::{Roots, upgradable};
+use super::tunnel;
+use crate::address::Address;
+use crate::client::{Versions, shared};
 use crate::http::headers::Headers;
 use crate::http::{classify, status};
+use crate::network::Network;
 use callboard_core::port::{CloseReason, DialRequest, HttpSpec};
 use reqwest::header::{
     CONNECTION, HeaderMap, HeaderValue, LOCATION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use reqwest::{Response, StatusCode, Upgraded, Url};
+use std::sync::Arc;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
@@ -19,38 +23,31 @@ const SUBPROTOCOL: HeaderValue = HeaderValue::from_static("mcp");
 ///
 /// # Errors
 /// Why the server did not agree, or could not be asked.
-pub(super) async fn upgrade(request: DialRequest, spec: &HttpSpec) -> Result<Upgraded, CloseReason> {
-    let url = address(&spec.url)?;
+pub(super) async fn upgrade(
+    request: DialRequest,
+    spec: &HttpSpec,
+    network: &Arc<Network>,
+) -> Result<Upgraded, CloseReason> {
+    let url = Address::parse(&spec.url, spec.kind)?.url;
     let is_https = url.scheme() == "https";
-    let client = upgradable(request.settings.http_dial_timeout, Roots::of(&url))?;
+    let client = shared(&url, request.settings.http_dial_timeout, network, Versions::Http1)?;
     // User info in the URL becomes a header, as the library does for requests that it builds itself.
     let mut asking = client.get(url).build().map_err(|error| classify::of_send(error, is_https))?;
-    let headers = Headers::new(asking.headers().clone(), &spec.headers, request.authenticator)?;
+    let headers = Headers::new(asking.headers().clone(), spec, request.authenticator)?;
     let key = generate_key();
     let headers = with_upgrade(headers.for_upgrade()?, &key)?;
     let offered = headers.get(SEC_WEBSOCKET_PROTOCOL).cloned();
     *asking.headers_mut() = headers;
     let asked_at = asking.url().clone();
-    let response = client.execute(asking).await.map_err(|error| classify::of_send(error, is_https))?;
+    let response = match network.http_proxy_for(&asked_at).filter(|_| !is_https) {
+        Some(proxy) => tunnel::execute(asking, &proxy).await?,
+        None => client.execute(asking).await.map_err(|error| classify::of_send(error, is_https))?,
+    };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Err(refusal(response, &asked_at, request.settings.wire_error_body_bytes_max).await);
     }
     check(response.headers(), &key, offered.as_ref())?;
     response.upgrade().await.map_err(|error| classify::of_send(error, is_https))
-}
-
-/// The URL as the HTTP client takes it.
-fn address(text: &str) -> Result<Url, CloseReason> {
-    let refused = |why: &str| CloseReason::Protocol(format!("the url cannot be used: {why}"));
-    let mut url = Url::parse(text.trim()).map_err(|error| refused(&error.to_string()))?;
-    let scheme = match url.scheme() {
-        "ws" | "http" => "http",
-        "wss" | "https" => "https",
-        _ => return Err(refused("its scheme is neither ws nor wss")),
-    };
-    url.set_scheme(scheme).map_err(|()| refused("its scheme cannot be changed"))?;
-    url.set_fragment(None);
-    Ok(url)
 }
 
 /// An entry may name subprotocols of its own (some servers take their credentials there).
@@ -99,19 +96,6 @@ fn check(answer: &HeaderMap, key: &str, offered: Option<&HeaderValue>) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_of_both_spellings() {
-        for (given, want) in [
-            ("ws://h/m#f", Some("http://h/m")),
-            ("wss://h:444/m?a=b", Some("https://h:444/m?a=b")),
-            ("https://h/", Some("https://h/")),
-            ("ftp://h/", None),
-            ("h", None),
-        ] {
-            assert_eq!(address(given).ok().as_ref().map(Url::as_str), want, "{given}");
-        }
-    }
 
     #[test]
     fn an_answer_must_fit_the_request() {

@@ -7,6 +7,7 @@ use callboard_core::port::{
 };
 use callboard_core::settings::Settings;
 use callboard_protocol::{ProtocolVersion, Reply, ReplyBody, Secret};
+use callboard_transports::Network;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -267,6 +268,11 @@ pub fn request(
     }
 }
 
+/// The direct way, whatever the variables of this process say.
+pub fn network() -> Arc<Network> {
+    Arc::new(Network::default())
+}
+
 /// A JSON-RPC request.
 pub fn call(id: u64, method: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{}}}}"#)
@@ -288,14 +294,15 @@ impl Client {
     ) -> Result<Client, CloseReason> {
         let request = request(&spec, authenticator, set);
         let Link { send, receive, closer, .. } =
-            callboard_transports::http::dial_http(request, &spec).await?;
+            callboard_transports::http::dial_http(request, &spec, &network()).await?;
         Ok(Client { send, receive, closer: Some(closer), activity: Arc::default() })
     }
 
     /// A link over HTTP+SSE.
     pub async fn dial_sse(spec: HttpSpec, set: impl FnOnce(&mut Settings)) -> Result<Client, CloseReason> {
         let request = request(&spec, None, set);
-        let Link { send, receive, closer, .. } = callboard_transports::dial_sse(request, &spec).await?;
+        let Link { send, receive, closer, .. } =
+            callboard_transports::dial_sse(request, &spec, &network()).await?;
         Ok(Client { send, receive, closer: Some(closer), activity: Arc::default() })
     }
 
@@ -305,7 +312,8 @@ impl Client {
         set: impl FnOnce(&mut Settings),
     ) -> Result<Client, CloseReason> {
         let request = request(&spec, None, set);
-        let Link { send, receive, closer, .. } = callboard_transports::dial_websocket(request, &spec).await?;
+        let Link { send, receive, closer, .. } =
+            callboard_transports::dial_websocket(request, &spec, &network()).await?;
         Ok(Client { send, receive, closer: Some(closer), activity: Arc::default() })
     }
 

@@ -1,13 +1,15 @@
 //! The driver that `bench/run.py` measures callboard with (`bench/README.md`, the driver protocol).
 //!
 //! What a host would have stays on: policy, deadlines, limits, counters. Limits that a workload passes on
-//! purpose are raised by the settings anyone may use. `--mode multi` takes a runtime with several threads.
+//! purpose are raised by the settings anyone may use (`--backoff-ms` is `reconnect.backoff_ms_initial`). `--mode multi` takes a runtime with several threads.
 
 mod recorder;
 
 use callboard::protocol::Era;
 use callboard::protocol::list::ListKind;
-use callboard::{Board, CallOptions, ConnHandle, EraPin, ServerOptions, ServerSpec, Settings, ToolReply};
+use callboard::{
+    Board, CallError, CallOptions, ConnHandle, EraPin, ServerOptions, ServerSpec, Settings, ToolReply,
+};
 use drvkit::{Args, Meter, Op, die};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -38,6 +40,7 @@ async fn run(args: Args) {
         Op::Call => calls(args).await,
         Op::List => lists(args).await,
         Op::Cold => cold(args).await,
+        Op::Reconnect => reconnects(args).await,
         Op::Fanout | Op::Idle => fanout(args).await,
     }
 }
@@ -52,6 +55,9 @@ fn settings(args: &Args) -> Settings {
         http_posts_max: defaults.http_posts_max.max(args.concurrency),
         // The envelope around a payload is small, but it is not nothing.
         wire_frame_bytes_max: defaults.wire_frame_bytes_max.max(args.payload + MIB),
+        reconnect_backoff_initial: args
+            .backoff_ms
+            .map_or(defaults.reconnect_backoff_initial, Duration::from_millis),
         ..defaults
     }
 }
@@ -117,6 +123,19 @@ impl Call {
             Err(error) => {
                 eprintln!("call: {error}");
                 1
+            }
+        }
+    }
+
+    /// Makes it until it is served; gives how often it was lost, which is for the caller to decide upon.
+    async fn until_served(&self) -> u32 {
+        let mut lost = 0;
+        loop {
+            match self.server.call_tool(&self.tool, &self.arguments, CallOptions::default()).await {
+                Ok(reply) if self.is_right(&reply) => return lost,
+                Ok(reply) => die(&format!("call: {}", reply.raw())),
+                Err(CallError::Lost { .. }) => lost += 1,
+                Err(error) => die(&format!("call: {error}")),
             }
         }
     }
@@ -224,6 +243,28 @@ async fn cold(args: Args) {
     meter.extra.extend(drvkit::ms_since_t0().map(|ms| ("cold_ms", ms)));
     meter.finish(&args);
     board.close().await;
+}
+
+/// A board of its own each time: losses in quick succession are a crash loop, and have longer and longer gaps.
+async fn reconnects(args: Args) {
+    let mut meter = Meter::start(DRIVER, args.n);
+    let mut starts = Vec::with_capacity(args.n);
+    let mut lost = 0u32;
+    for _ in 0..args.n {
+        starts.push(drvkit::own_start_ms(&args));
+        let (board, server) = connected(&args).await;
+        let call = Call::new(server, &args);
+        meter.errors += call.errors().await;
+        let Some(child) = call.server.process_id() else { die("no process id") };
+        let started = Instant::now();
+        drvkit::kill(child);
+        lost += call.until_served().await;
+        meter.rec(started);
+        board.close().await;
+    }
+    drvkit::add_starts(&mut meter, &starts);
+    meter.extra.push(("lost", f64::from(lost)));
+    meter.finish(&args);
 }
 
 async fn fanout(args: Args) {

@@ -177,6 +177,7 @@ fn spec(job: &Scripted) -> ServerSpec {
             url: job.url.clone(),
             headers: job.headers.iter().map(secret).collect(),
             kind: if named == "sse" { RemoteKind::Sse } else { RemoteKind::Streamable },
+            ..HttpSpec::default()
         }),
     };
     ServerSpec::new(SERVER, transport)

@@ -161,13 +161,19 @@ impl<'a> Fields<'a> {
             let used = self.used(key);
             return match (key.applies, kind) {
                 _ if used != name => Some(Oddity::Beside { key: own, used }),
-                (Applies::Stdio, Kind::Remote(_)) => {
+                (Applies::Ide, Kind::Remote(kind)) if kind.is_ide() => None,
+                (Applies::Stdio | Applies::Ide, Kind::Remote(_)) => {
                     Some(Oddity::OtherTransport { key: own, to: "a remote server" })
                 }
-                (Applies::Remote, Kind::Stdio) => {
+                (Applies::Remote | Applies::Ide, Kind::Stdio) => {
                     Some(Oddity::OtherTransport { key: own, to: "a local program" })
                 }
-                (Applies::Always | Applies::Stdio | Applies::Remote, _) => None,
+                (Applies::Stdio | Applies::Remote | Applies::Ide, Kind::InProcess) => {
+                    Some(Oddity::OtherTransport { key: own, to: "a server of the host" })
+                }
+                (Applies::Always, _) | (Applies::Stdio, Kind::Stdio) | (Applies::Remote, Kind::Remote(_)) => {
+                    None
+                }
             };
         }
         if keys::KEPT.contains(&name) || name.starts_with("x-") || name.starts_with(['$', '_', '/', '#']) {

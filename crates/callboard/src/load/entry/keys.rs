@@ -13,6 +13,7 @@ pub(super) enum Applies {
     Always,
     Stdio,
     Remote,
+    Ide,
 }
 
 const fn key(spellings: &'static [&'static str], applies: Applies) -> Key {
@@ -37,8 +38,15 @@ pub(super) const TRUSTED: Key = key(&["trusted"], Applies::Always);
 pub(super) const ALWAYS_LOAD: Key = key(&["always_load"], Applies::Always);
 pub(super) const PROTOCOL_ERA: Key = key(&["protocol_era"], Applies::Always);
 
+pub(super) const IDE_NAME: Key = key(&["ideName"], Applies::Ide);
+pub(super) const IDE_WINDOWS: Key = key(&["ideRunningInWindows"], Applies::Ide);
+pub(super) const IDE_TOKEN: Key = key(&["authToken"], Applies::Ide);
+
+/// The key of a server of the host, whose entry has its name in it; beside other kinds it is text for people.
+pub(super) const KEY: Key = key(&["name"], Applies::Always);
+
 /// Every key that is read.
-pub(super) const ALL: [&Key; 17] = [
+pub(super) const ALL: [&Key; 20] = [
     &TYPE,
     &COMMAND,
     &URL,
@@ -56,6 +64,9 @@ pub(super) const ALL: [&Key; 17] = [
     &TRUSTED,
     &ALWAYS_LOAD,
     &PROTOCOL_ERA,
+    &IDE_NAME,
+    &IDE_WINDOWS,
+    &IDE_TOKEN,
 ];
 
 /// Texts for people, kept and not interpreted.

@@ -116,6 +116,7 @@ impl ConnectionActor {
             env: self.env.clone(),
             server: self.server.clone(),
             generation,
+            gate: self.shared.gate.clone(),
             list_changed,
             token: token.clone(),
             dialed: Box::new(move || dialed.do_send(Dialed(generation))),

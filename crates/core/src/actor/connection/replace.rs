@@ -38,6 +38,7 @@ impl Handler<Replace> for ConnectionActor {
     fn handle(&mut self, Replace(server): Replace, context: &mut Context<Self>) {
         let is_same = leads_to_the_same(self.server.spec(), server.spec());
         self.server = server;
+        self.shared.resize_gate(&self.server);
         let is_off = matches!(self.machine.state, State::Disabled { by: DisabledBy::Entry, .. });
         if !is_same || is_off {
             // The permit's pool is that of its own request, so it finds its way back whatever the new entry says.

@@ -4,7 +4,7 @@ use callboard_testkit::{Detail, Scenario};
 use std::path::{Path, PathBuf};
 
 pub(crate) const HELP: &str = "\
-usage: callboard-sim [--seeds A..B] [--servers N] [--hours H] [--scenario FILE]… [--replay FILE]
+usage: callboard-sim [--seeds A..B] [--servers N] [--hours H] [--scenario FILE]… [--replay FILE] [--storm N]
                      [--twice] [--json] [--quiet] [--sums] [--memory] [--shrink] [--trace FILE]
 
   --seeds A..B     generated scenarios of these seeds, both included (1..10)
@@ -13,6 +13,7 @@ usage: callboard-sim [--seeds A..B] [--servers N] [--hours H] [--scenario FILE]�
   --scenario FILE  this scenario instead; may be given more than once
   --replay FILE    scenarios listed in a file instead: a line is SEED SERVERS HOURS, or the path of a
                    scenario beside it; # begins a comment
+  --storm N        so many servers that all drop at once, instead
   --twice          runs each twice and compares the digests of their traces
   --json           a line of JSON for each run
   --quiet          tells of bad runs alone, and the sums
@@ -30,6 +31,7 @@ pub(crate) struct Args {
     hours: f64,
     scenarios: Vec<PathBuf>,
     replay: Option<PathBuf>,
+    storm: Option<u32>,
     pub(crate) twice: bool,
     pub(crate) json: bool,
     pub(crate) quiet: bool,
@@ -54,6 +56,7 @@ impl Args {
             hours: 1.0,
             scenarios: Vec::new(),
             replay: None,
+            storm: None,
             twice: false,
             json: false,
             quiet: false,
@@ -71,6 +74,7 @@ impl Args {
                 "--hours" => args.hours = number(&value()?)?,
                 "--scenario" => args.scenarios.push(value()?.into()),
                 "--replay" => args.replay = Some(value()?.into()),
+                "--storm" => args.storm = Some(number(&value()?)?),
                 "--trace" => args.trace = Some(value()?),
                 "--twice" => args.twice = true,
                 "--json" => args.json = true,
@@ -95,6 +99,10 @@ impl Args {
 
     /// Every scenario to run.
     pub(crate) fn tasks(&self) -> Result<Vec<Task>, String> {
+        if let Some(servers) = self.storm {
+            let scenario = Scenario::storm(servers);
+            return Ok(vec![Task { name: scenario.title.clone(), scenario }]);
+        }
         if let Some(replay) = &self.replay {
             return replayed(replay);
         }
