@@ -84,13 +84,13 @@ fn spec(url: &str, token: &str) -> ServerSpec {
 async fn an_editor_on_windows_gets_its_token_and_folders_by_its_own_names() {
     let (url, mut asked) = start().await;
     let root = |uri: &str| Root { uri: uri.into(), name: None };
-    let roots = vec![root("file:///mnt/c/Users/x/my%20work"), root("file:///home/x")];
+    let roots = vec![root("file:///mnt/c/Work/x/my%20work"), root("file:///srv/x")];
     let board = Board::builder().server(spec(&url, "token-1")).roots(roots).build().await.expect("builds");
     board.server("editor").expect("admitted").connect(Some(BOUND)).await.expect("connects");
     let told = timeout(BOUND, asked.recv()).await.expect("in time").expect("asks");
     assert_eq!(
         told,
-        json!([{"uri": "file:///C:/Users/x/my%20work"}, {"uri": "file://wsl.localhost/Debian/home/x"}])
+        json!([{"uri": "file:///C:/Work/x/my%20work"}, {"uri": "file://wsl.localhost/Debian/srv/x"}])
     );
     board.close().await;
 }
