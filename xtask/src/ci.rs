@@ -2,7 +2,7 @@
 
 use crate::peers::EraChoice;
 use crate::shell::{self, Outcome, chore};
-use crate::{bench, chaos, peers, tidy};
+use crate::{bench, chaos, peers, sim, tidy};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -20,6 +20,7 @@ const STEPS: &[Step] = &[
     Step { name: "tests", run: tests },
     Step { name: "doc tests", run: doc_tests },
     Step { name: "docs", run: docs },
+    Step { name: "simulated world", run: sim::smoke },
     Step { name: "cases", run: || peers::cases(&[]) },
     Step { name: "conformance", run: || peers::conformance(EraChoice::Told) },
     Step { name: "conformance, era found", run: || peers::conformance(EraChoice::Found) },

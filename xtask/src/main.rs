@@ -5,6 +5,7 @@ mod chaos;
 mod ci;
 mod peers;
 mod shell;
+mod sim;
 mod tidy;
 
 use shell::Outcome;
@@ -20,6 +21,8 @@ usage: cargo xtask COMMAND
                              --adopt copies the ones of --all that pass to tests/cases
   conformance [--auto-era]   the official suite against conformance-client, both required sets
   real-servers               public servers against the callboard command
+  sim [ARGS]                 the simulated world: generated scenarios by their seeds, or files (--help for more)
+  sim storm [SERVERS]        10,000 servers that all drop at once: time, memory, the longest step
   bench [ARGS]               bench/run.sh with bench-driver as subject; ARGS go to it
   chaos [--minutes N] [--scale X] [--seed N] [--json]
                              servers that are killed, stopped, reset and swallowed, for half an hour
@@ -39,6 +42,9 @@ fn main() -> ExitCode {
         ["conformance", "--auto-era"] => peers::conformance(peers::EraChoice::Found),
         ["real-servers"] => peers::real_servers(),
         ["chaos", rest @ ..] => chaos::run(rest),
+        ["sim", "storm"] => sim::storm("10000"),
+        ["sim", "storm", servers] => sim::storm(servers),
+        ["sim", rest @ ..] => sim::run(rest),
         ["bench", "smoke"] => bench::smoke(),
         ["bench", "counts"] => bench::counts(),
         ["bench", rest @ ..] => bench::run(rest),

@@ -8,6 +8,7 @@ mod callers;
 mod ledger;
 mod model;
 mod recording;
+pub mod report;
 mod rng;
 mod run;
 mod scenario;

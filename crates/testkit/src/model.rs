@@ -3,9 +3,13 @@
 //! and why, what the user asked for, and what the board says it does. Times are virtual milliseconds.
 
 mod pool;
+mod strain;
 
 pub(crate) use pool::Pools;
+pub(crate) use strain::Outcome;
+use strain::{Limits, Strain};
 
+use crate::scenario::Transport;
 use callboard_core::port::CloseReason;
 use callboard_core::settings::Settings;
 
@@ -13,13 +17,16 @@ use callboard_core::settings::Settings;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Numbers {
     pub remote: bool,
+    /// Each request is an exchange of its own.
+    exchanges: bool,
     first_attempts: u32,
     attempts: u32,
     gap_first_ms: u64,
     gap_max_ms: u64,
     lasting_ms: u64,
     slow_retry_ms: u64,
-    strikes: u32,
+    limits: Limits,
+    jitter: f64,
     pub connect_timeout_ms: u64,
 }
 
@@ -27,18 +34,21 @@ pub(crate) struct Numbers {
 const RETRY_AFTER_MAX_MS: u64 = 3_600_000;
 
 impl Numbers {
-    pub(crate) fn new(settings: &Settings, remote: bool) -> Numbers {
+    pub(crate) fn new(settings: &Settings, transport: Transport) -> Numbers {
+        let remote = transport != Transport::Stdio;
         let ms = |time: std::time::Duration| time.as_millis() as u64;
         let retries = if remote { settings.connect_retries_max } else { settings.connect_retries_stdio_max };
         Numbers {
             remote,
+            exchanges: transport == Transport::Http,
             first_attempts: 1 + retries as u32,
             attempts: settings.reconnect_attempts_max as u32,
             gap_first_ms: ms(settings.reconnect_backoff_initial),
             gap_max_ms: ms(settings.reconnect_backoff_max),
             lasting_ms: ms(settings.reconnect_reset_after),
             slow_retry_ms: if remote { ms(settings.reconnect_slow_retry) } else { 0 },
-            strikes: settings.health_strikes_max as u32,
+            jitter: settings.reconnect_jitter.clamp(0.0, 1.0),
+            limits: Limits::new(settings),
             connect_timeout_ms: ms(settings.connect_timeout),
         }
     }
@@ -136,11 +146,23 @@ impl Said {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stand {
     Dormant,
-    Queued { due_ms: u64 },
-    Trying { since_ms: u64 },
-    Connected { since_ms: u64 },
-    BackingOff { due_ms: u64 },
-    Failed { retry_ms: Option<u64> },
+    Queued {
+        due_ms: u64,
+    },
+    Trying {
+        since_ms: u64,
+    },
+    Connected {
+        since_ms: u64,
+    },
+    /// Chance may put it off, up to the second moment.
+    BackingOff {
+        due_ms: u64,
+        latest_ms: u64,
+    },
+    Failed {
+        retry_ms: Option<u64>,
+    },
     NeedsAuth,
     Disabled,
 }
@@ -159,8 +181,12 @@ pub(crate) struct Life {
     pub greeted: bool,
     /// The user asked for this, at this moment.
     pub asked: Option<(u64, Wish)>,
-    /// Terminal failures in a row that callers of this generation were told of.
-    strikes: u32,
+    /// What is surely held against this generation, and what may be: when a request is given up, nobody outside
+    /// can tell whether its time was up, which is told to its connection, or its caller left, which is not.
+    sure: Strain,
+    possible: Strain,
+    /// The latest moment at which its requests may have ended it.
+    may_end_ms: Option<u64>,
 }
 
 /// What may move a server beside its own fate.
@@ -188,7 +214,9 @@ impl Life {
             causes: Vec::new(),
             greeted: false,
             asked: None,
-            strikes: 0,
+            sure: Strain::default(),
+            possible: Strain::default(),
+            may_end_ms: None,
         }
     }
 
@@ -214,14 +242,31 @@ impl Life {
         }
     }
 
-    /// A request of this generation failed in a way that counts against the connection, or it did not. True when
-    /// it was one too many.
-    pub(crate) fn struck(&mut self, generation: u64, is_terminal: bool) -> bool {
+    /// A request of this generation has ended. True when that surely ends the connection.
+    pub(crate) fn ended(&mut self, generation: u64, outcome: Outcome, now: u64) -> bool {
         if generation != self.generation || !matches!(self.stand, Stand::Connected { .. }) {
             return false;
         }
-        self.strikes = if is_terminal { self.strikes + 1 } else { 0 };
-        self.strikes >= self.numbers.strikes
+        if self.possible.note(outcome, now, &self.numbers.limits) {
+            self.may_end_ms = Some(now);
+            if outcome == Outcome::Harmless {
+                // The last terminal failure is what ends it.
+                self.causes.push((now, Cause::Passing { retry_after_ms: 0 }));
+            }
+        }
+        self.sure.note(outcome, now, &self.numbers.limits)
+    }
+
+    /// A request of this generation was given up, by its caller or by a clock.
+    pub(crate) fn given_up(&mut self, generation: u64, now: u64) {
+        if generation == self.generation && matches!(self.stand, Stand::Connected { .. }) {
+            // At worst it resets what is held against the connection; at best it ends a silence.
+            self.sure.note(Outcome::Harmless, now, &self.numbers.limits);
+            if self.possible.clone().note(Outcome::Harmless, now, &self.numbers.limits) {
+                self.may_end_ms = Some(now);
+                self.causes.push((now, Cause::Passing { retry_after_ms: 0 }));
+            }
+        }
     }
 
     /// Takes what the board says and checks it against the rules.
@@ -271,7 +316,7 @@ impl Life {
             Said::Dormant => Stand::Dormant,
             Said::Queued => Stand::Queued { due_ms: now },
             Said::Dialing | Said::Handshaking => Stand::Trying { since_ms: now },
-            Said::BackingOff => Stand::BackingOff { due_ms: now },
+            Said::BackingOff => Stand::BackingOff { due_ms: now, latest_ms: u64::MAX },
             Said::Connected => Stand::Connected { since_ms: now },
             Said::Failed => Stand::Failed { retry_ms: None },
             Said::NeedsAuth => Stand::NeedsAuth,
@@ -318,8 +363,8 @@ impl Life {
         }
         match self.stand {
             Stand::Dormant => Ok(queued),
-            Stand::BackingOff { due_ms } if due_ms == now => Ok(queued),
-            Stand::BackingOff { due_ms } => {
+            Stand::BackingOff { due_ms, latest_ms } if (due_ms..=latest_ms).contains(&now) => Ok(queued),
+            Stand::BackingOff { due_ms, .. } => {
                 Err(("attempt-gaps", format!("is tried again at {now}, and the gap ends at {due_ms}")))
             }
             Stand::Failed { retry_ms: Some(at) } if at == now => {
@@ -354,7 +399,9 @@ impl Life {
         let before = std::mem::replace(&mut self.generation, generation);
         self.causes.clear();
         self.greeted = false;
-        self.strikes = 0;
+        self.sure = Strain::default();
+        self.possible = Strain::default();
+        self.may_end_ms = None;
         match self.stand {
             Stand::Queued { .. } if generation == before + 1 => Ok(Stand::Trying { since_ms: now }),
             Stand::Queued { .. } => Err(("generations", format!("generation {generation} follows {before}"))),
@@ -381,6 +428,14 @@ impl Life {
         now - since_ms >= self.numbers.lasting_ms
     }
 
+    /// Exchanges end a connection only by the rules.
+    fn may_be_lost(&self, now: u64) -> Result<(), Fault> {
+        match self.numbers.exchanges && self.may_end_ms != Some(now) {
+            true => Err(("strikes", "is given up, and its requests have not failed so often".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     fn backing_off(&mut self, now: u64) -> Result<Stand, Fault> {
         let causes = self.plausible(now);
         if causes.is_empty() {
@@ -388,11 +443,11 @@ impl Life {
         }
         let may_wait =
             |cause: &Cause| matches!(cause, Cause::Ended | Cause::Passing { .. } | Cause::TimedOut);
-        let asked = causes.iter().filter_map(|cause| match cause {
+        let mut asked = causes.iter().filter_map(|cause| match cause {
             Cause::Passing { retry_after_ms } => Some(*retry_after_ms),
             _ => None,
         });
-        let asked_ms = asked.last().unwrap_or(0).min(RETRY_AFTER_MAX_MS);
+        let asked_ms = asked.next_back().unwrap_or(0).min(RETRY_AFTER_MAX_MS);
         let failures = match self.stand {
             Stand::Trying { .. } => {
                 let made = self.attempt + 1;
@@ -408,6 +463,7 @@ impl Life {
                 if self.was_connected { made } else { made - 1 }
             }
             Stand::Connected { since_ms } => {
+                self.may_be_lost(now)?;
                 if self.lasted(since_ms, now) {
                     self.attempt = 0;
                 }
@@ -425,13 +481,18 @@ impl Life {
             _ => return Err(("states", "backs off without having been tried".to_owned())),
         };
         let gap_ms = self.numbers.gap_ms(failures).max(asked_ms);
-        Ok(Stand::BackingOff { due_ms: now + gap_ms })
+        let due_ms = now + gap_ms;
+        let more_ms = (gap_ms as f64 * self.numbers.jitter).ceil() as u64;
+        Ok(Stand::BackingOff { due_ms, latest_ms: due_ms + more_ms })
     }
 
     fn failed(&mut self, now: u64) -> Result<Stand, Fault> {
         let causes = self.plausible(now);
         if causes.is_empty() {
             return Err(("old-generation", "is given up, and nothing has ended".to_owned()));
+        }
+        if let Stand::Connected { .. } = self.stand {
+            self.may_be_lost(now)?;
         }
         let may_give_up = match self.stand {
             Stand::Trying { .. } => {

@@ -155,8 +155,20 @@ where
     let local = LocalSet::new();
     let longest = Rc::new(Cell::new(Duration::ZERO));
     let peak = instruments.peak_rss_kib;
-    let whole = begin_and_end(scenario.clone(), instruments, act);
-    let timed = Timed { inner: Box::pin(local.run_until(whole)), longest: longest.clone() };
+    let _inside = runtime.enter();
+    let mut settings = Settings::default();
+    for (key, text) in &scenario.settings {
+        settings.set(key, text).map_err(|error| SimError::Scenario(vec![error.to_string()]))?;
+    }
+    let pools = Pools::new(
+        settings.connect_local_max,
+        settings.connect_remote_max,
+        settings.probe_timeout.as_millis() as u64,
+    );
+    let books = Books::new(Trace::new(instruments.trace), pools, instruments.detail);
+    let world = Arc::new(World::new(scenario, &settings, books));
+    let whole = begin_and_end(scenario.clone(), settings, world.clone(), act);
+    let timed = Timed { inner: Box::pin(local.run_until(whole)), longest: longest.clone(), world };
     let (mut recording, value) = runtime.block_on(timed)?;
     drop(local);
     drop(runtime);
@@ -171,6 +183,7 @@ where
 struct Timed<F> {
     inner: Pin<Box<F>>,
     longest: Rc<Cell<Duration>>,
+    world: Arc<World>,
 }
 
 impl<F: Future> Future for Timed<F> {
@@ -180,6 +193,8 @@ impl<F: Future> Future for Timed<F> {
         let began = std::time::Instant::now();
         let polled = self.inner.as_mut().poll(cx);
         self.longest.set(self.longest.get().max(began.elapsed()));
+        // However much the actors say in a turn: it is read before the next one.
+        self.world.hear();
         polled
     }
 }
@@ -188,7 +203,8 @@ impl<F: Future> Future for Timed<F> {
 /// is no actor runs beside, so that the turns that are measured are the actors' own.
 async fn begin_and_end<T, F, Acting>(
     scenario: Scenario,
-    instruments: Instruments,
+    settings: Settings,
+    world: Arc<World>,
     act: F,
 ) -> Result<(Recording, T), SimError>
 where
@@ -196,18 +212,8 @@ where
     F: FnOnce(Stage) -> Acting + Send + 'static,
     Acting: Future<Output = T> + Send + 'static,
 {
-    let mut settings = Settings::default();
-    for (key, text) in &scenario.settings {
-        settings.set(key, text).map_err(|error| SimError::Scenario(vec![error.to_string()]))?;
-    }
-    let pools = Pools::new(
-        settings.connect_local_max,
-        settings.connect_remote_max,
-        settings.probe_timeout.as_millis() as u64,
-    );
-    let books = Books::new(Trace::new(instruments.trace), pools, instruments.detail);
-    let world = Arc::new(World::new(&scenario, &settings, books));
-    let env = Environment::new(Arc::new(SimDialer(world.clone())), settings, Handle::current());
+    let mut env = Environment::new(Arc::new(SimDialer(world.clone())), settings, Handle::current());
+    env.seed = scenario.seed;
     let (token, alive) = mpsc::channel(1);
     env.hold(token);
     world.listen(env.subscribe());
@@ -265,6 +271,11 @@ fn remote(name: &str, scheme: &str, kind: RemoteKind) -> TransportSpec {
 
 /// The life of a world: its callers and its script.
 async fn live(stage: Stage, scenario: Scenario, memory: Option<fn() -> u64>) {
+    if scenario.connect_all {
+        for (_, handle) in stage.handles() {
+            handle.demand();
+        }
+    }
     let mut tasks = Vec::new();
     tasks.push(Handle::current().spawn(Script::of(&scenario).play(stage.clone())));
     for caller in Caller::all(&scenario) {
@@ -374,6 +385,10 @@ fn settled(stage: &Stage, scenario: &Scenario) {
     for (server, handle) in stage.handles() {
         if !matches!(world.stand(server), Stand::Connected { .. }) {
             world.broke("back-when-it-may", Some(server), format!("is {:?} at the end", world.stand(server)));
+        }
+        let calls = handle.calls();
+        if (calls.in_flight, calls.queued) != (0, 0) {
+            world.broke("places-balance", Some(server), format!("{calls:?} and nobody calls"));
         }
         let Some(known) = catalog.servers.get(handle.name()) else { continue };
         let Some(list) = known.tools.as_ref().filter(|_| !known.stale) else { continue };

@@ -17,6 +17,9 @@ pub struct Scenario {
     pub seed: u64,
     /// How long its faults and callers go on.
     pub duration_ms: u64,
+    /// All servers are asked to connect at the start, not only when somebody calls them.
+    #[serde(default)]
+    pub connect_all: bool,
     /// Settings of the board that are not as by default: key and text, as in configuration files.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
@@ -325,6 +328,9 @@ pub enum ScenarioError {
 /// Longest life of a world: what a timer can hold with ease.
 const DURATION_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1_000;
 
+/// Between two moments at which a storm strikes: time enough to connect ten thousand.
+const STORM_EVERY_MS: u64 = 600_000;
+
 impl Scenario {
     /// Reads a scenario from TOML.
     ///
@@ -343,11 +349,47 @@ impl Scenario {
         toml::to_string(self).unwrap_or_default()
     }
 
+    /// So many servers of all transports, every one of them connected, that all lose their links at once, twice.
+    pub fn storm(servers: u32) -> Scenario {
+        let moments = [STORM_EVERY_MS, 2 * STORM_EVERY_MS];
+        let plan = |name: &str, transport, count| ServerPlan {
+            count,
+            tools: 1,
+            faults: moments.iter().map(|at_ms| Fault::Down { from_ms: *at_ms, for_ms: 0 }).collect(),
+            ..ServerPlan::new(name, transport)
+        };
+        let (children, sockets) = (servers / 4, servers / 4);
+        let plans = [
+            plan("web", Transport::Http, servers - children - sockets),
+            plan("child", Transport::Stdio, children),
+            plan("socket", Transport::Ws, sockets),
+        ];
+        Scenario {
+            title: format!("{servers} servers that all drop at once"),
+            seed: 1,
+            duration_ms: 3 * STORM_EVERY_MS,
+            connect_all: true,
+            settings: BTreeMap::new(),
+            servers: plans.into_iter().filter(|plan| plan.count > 0).collect(),
+            callers: vec![CallerPlan {
+                count: 64,
+                servers: Vec::new(),
+                think_ms: [1_000, 9_000],
+                timeout_ms: [60_000, 120_000],
+                cancel_percent: 0,
+            }],
+            actions: Vec::new(),
+        }
+    }
+
     /// Everything that keeps it from being played.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.duration_ms == 0 || self.duration_ms > DURATION_MS_MAX {
             problems.push(format!("duration_ms must be between 1 and {DURATION_MS_MAX}"));
+        }
+        if self.seed > i64::MAX as u64 {
+            problems.push("seed must be at most 9223372036854775807".into());
         }
         let mut settings = callboard_core::settings::Settings::default();
         for (key, text) in &self.settings {

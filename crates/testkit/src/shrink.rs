@@ -69,7 +69,9 @@ fn smaller_ones(scenario: &Scenario) -> impl Iterator<Item = Scenario> {
     for server in 0..scenario.servers.len() {
         with(&|s| s.servers[server].count = s.servers[server].count.div_ceil(2));
         for fault in 0..scenario.servers[server].faults.len() {
-            with(&|s| drop(s.servers[server].faults.remove(fault)));
+            with(&|s| {
+                s.servers[server].faults.remove(fault);
+            });
         }
     }
     for key in scenario.settings.keys() {

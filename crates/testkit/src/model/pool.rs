@@ -115,10 +115,10 @@ mod tests {
         assert!(!pools.is_late(true, 10, 500), "the pool is full");
         pools.give_back(true, 1, 600);
         assert!(pools.take(true, 3, 10, 600), "in the instant in which one came free");
-        assert!(!pools.take(true, 4, 10, 700), "there is none");
-        pools.give_back(true, 4, 700);
         assert!(!pools.is_late(true, 650, 3_010), "full until the second one is overdue, now");
         assert!(pools.is_late(true, 650, 3_011));
         assert_eq!(pools.held(3_601), 0);
+        assert!(pools.take(false, 5, 4_000, 4_000));
+        assert!(!pools.take(false, 6, 4_000, 4_001), "there is one local permit");
     }
 }

@@ -59,7 +59,16 @@ impl Scenario {
         }
         actions.sort_by_key(|action| action.at_ms);
         let title = format!("seed {seed}, {servers} servers");
-        Scenario { title, seed, duration_ms, settings, servers: plans, callers, actions }
+        Scenario {
+            title,
+            seed,
+            duration_ms,
+            connect_all: rng.percent(30),
+            settings,
+            servers: plans,
+            callers,
+            actions,
+        }
     }
 }
 

@@ -1,15 +1,17 @@
 //! The receive half: one poll drives both directions and finds out why the socket ended.
 
+use super::silence::{Alarm, Silence};
 use super::{Open, Shared};
 use crate::http::stream::messages;
 use bytes::Bytes;
 use callboard_core::port::{CloseReason, InFrame, IoKind, ReceiveHalf};
+use callboard_protocol::recover_id;
 use futures_util::Stream;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -25,12 +27,24 @@ pub(super) struct WebSocketReceive {
     /// The rest of a batch.
     ready: VecDeque<InFrame>,
     ended: Option<CloseReason>,
+    silence: Option<Silence>,
+}
+
+/// What was read.
+enum Read {
+    Whole(Message),
+    /// The start of a message over the limit.
+    Cut(Bytes),
 }
 
 impl WebSocketReceive {
     /// Reads messages of at most `frame_bytes_max` bytes.
-    pub(super) fn new(shared: Arc<Shared>, frame_bytes_max: usize) -> WebSocketReceive {
-        WebSocketReceive { shared, frame_bytes_max, ready: VecDeque::new(), ended: None }
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        frame_bytes_max: usize,
+        silence: Option<Silence>,
+    ) -> WebSocketReceive {
+        WebSocketReceive { shared, frame_bytes_max, ready: VecDeque::new(), ended: None, silence }
     }
 
     fn end(&mut self, reason: CloseReason) -> CloseReason {
@@ -40,7 +54,7 @@ impl WebSocketReceive {
     }
 
     /// Writes, then reads one message; an error is the end.
-    fn poll_socket(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, CloseReason>> {
+    fn poll_socket(&mut self, cx: &mut Context<'_>) -> Poll<Result<Read, CloseReason>> {
         let mut open = self.shared.open.lock();
         let Open { socket: Some(socket), code } = &mut *open else {
             return Poll::Ready(Err(CloseReason::Cancelled));
@@ -49,7 +63,15 @@ impl WebSocketReceive {
         let written = self.shared.outbox.drive(socket, cx);
         let read = Pin::new(&mut *socket).poll_next(cx);
         let error = match (read, written) {
-            (Poll::Ready(Some(Ok(message))), _) => return Poll::Ready(Ok(message)),
+            (Poll::Ready(Some(Ok(message))), _) => {
+                let is_data = message.is_text() || message.is_binary();
+                let is_cut = is_data && socket.get_mut().hand_out();
+                return Poll::Ready(Ok(if is_cut {
+                    Read::Cut(message.into_data())
+                } else {
+                    Read::Whole(message)
+                }));
+            }
             (Poll::Ready(Some(Err(error))), _) => error,
             (Poll::Ready(None), _) => Error::ConnectionClosed,
             (Poll::Pending, Poll::Ready(Err(error))) => error,
@@ -58,6 +80,21 @@ impl WebSocketReceive {
         let (answer, reason) = explain(error, self.frame_bytes_max);
         *code = answer;
         Poll::Ready(Err(reason))
+    }
+
+    /// Nothing can be read: is the peer still there? Ready when a ping is to be written.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CloseReason>> {
+        let Some(silence) = &mut self.silence else { return Poll::Pending };
+        let shared = &self.shared;
+        let has_read =
+            || shared.open.lock().socket.as_mut().is_some_and(|socket| socket.get_mut().take_read());
+        Poll::Ready(match ready!(silence.poll(cx, has_read)) {
+            Alarm::Ping => {
+                shared.outbox.ping();
+                Ok(())
+            }
+            Alarm::Lost(reason) => Err(reason),
+        })
     }
 
     fn take(&mut self, payload: Bytes) {
@@ -80,12 +117,19 @@ impl ReceiveHalf for WebSocketReceive {
                 return Poll::Ready(Err(reason.clone()));
             }
             match self.poll_socket(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(Message::Text(text))) => self.take(text.into()),
-                Poll::Ready(Ok(Message::Binary(payload))) => self.take(payload),
+                Poll::Pending => match ready!(self.poll_silence(cx)) {
+                    Ok(()) => {}
+                    Err(reason) => drop(self.end(reason)),
+                },
+                Poll::Ready(Ok(Read::Cut(start))) => {
+                    let limit = self.frame_bytes_max;
+                    self.ready.push_back(InFrame::TooLarge { id: recover_id(&start), limit });
+                }
+                Poll::Ready(Ok(Read::Whole(Message::Text(text)))) => self.take(text.into()),
+                Poll::Ready(Ok(Read::Whole(Message::Binary(payload)))) => self.take(payload),
                 // The library answers pings by itself, and hands out no raw frames.
-                Poll::Ready(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
-                Poll::Ready(Ok(Message::Close(frame))) => drop(self.end(closed(frame))),
+                Poll::Ready(Ok(Read::Whole(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => {}
+                Poll::Ready(Ok(Read::Whole(Message::Close(frame)))) => drop(self.end(closed(frame))),
                 Poll::Ready(Err(reason)) => drop(self.end(reason)),
             }
         }

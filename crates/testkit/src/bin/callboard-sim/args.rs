@@ -4,8 +4,9 @@ use callboard_testkit::{Detail, Scenario};
 use std::path::{Path, PathBuf};
 
 pub(crate) const HELP: &str = "\
-usage: callboard-sim [--seeds A..B] [--servers N] [--hours H] [--scenario FILE]â€¦ [--replay FILE]
+usage: callboard-sim [--seeds A..B] [--servers N] [--hours H] [--scenario FILE]â€¦ [--replay FILE] [--storm N]
                      [--twice] [--json] [--quiet] [--sums] [--memory] [--shrink] [--trace FILE]
+                     [--report DIR]
 
   --seeds A..B     generated scenarios of these seeds, both included (1..10)
   --servers N      servers of each (50)
@@ -13,6 +14,7 @@ usage: callboard-sim [--seeds A..B] [--servers N] [--hours H] [--scenario FILE]â
   --scenario FILE  this scenario instead; may be given more than once
   --replay FILE    scenarios listed in a file instead: a line is SEED SERVERS HOURS, or the path of a
                    scenario beside it; # begins a comment
+  --storm N        so many servers that all drop at once, instead
   --twice          runs each twice and compares the digests of their traces
   --json           a line of JSON for each run
   --quiet          tells of bad runs alone, and the sums
@@ -20,6 +22,7 @@ usage: callboard-sim [--seeds A..B] [--servers N] [--hours H] [--scenario FILE]â
   --memory         looks for growth of memory (and keeps no record of single calls)
   --shrink         makes the scenario of a bad run smaller and prints it
   --trace FILE     writes the lines of the trace
+  --report DIR     writes a page and a JSON file for each run, to open without a network
 ";
 
 /// What was asked for.
@@ -30,6 +33,7 @@ pub(crate) struct Args {
     hours: f64,
     scenarios: Vec<PathBuf>,
     replay: Option<PathBuf>,
+    storm: Option<u32>,
     pub(crate) twice: bool,
     pub(crate) json: bool,
     pub(crate) quiet: bool,
@@ -37,6 +41,7 @@ pub(crate) struct Args {
     memory: bool,
     pub(crate) shrink: bool,
     pub(crate) trace: Option<String>,
+    pub(crate) report: Option<PathBuf>,
 }
 
 /// One scenario to run.
@@ -54,6 +59,7 @@ impl Args {
             hours: 1.0,
             scenarios: Vec::new(),
             replay: None,
+            storm: None,
             twice: false,
             json: false,
             quiet: false,
@@ -61,6 +67,7 @@ impl Args {
             memory: false,
             shrink: false,
             trace: None,
+            report: None,
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -71,7 +78,9 @@ impl Args {
                 "--hours" => args.hours = number(&value()?)?,
                 "--scenario" => args.scenarios.push(value()?.into()),
                 "--replay" => args.replay = Some(value()?.into()),
+                "--storm" => args.storm = Some(number(&value()?)?),
                 "--trace" => args.trace = Some(value()?),
+                "--report" => args.report = Some(value()?.into()),
                 "--twice" => args.twice = true,
                 "--json" => args.json = true,
                 "--quiet" => args.quiet = true,
@@ -95,6 +104,10 @@ impl Args {
 
     /// Every scenario to run.
     pub(crate) fn tasks(&self) -> Result<Vec<Task>, String> {
+        if let Some(servers) = self.storm {
+            let scenario = Scenario::storm(servers);
+            return Ok(vec![Task { name: scenario.title.clone(), scenario }]);
+        }
         if let Some(replay) = &self.replay {
             return replayed(replay);
         }
