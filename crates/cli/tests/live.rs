@@ -114,7 +114,8 @@ fn a_changed_configuration_is_followed_and_what_did_not_change_does_not_flap() {
     let mut waiting = vec!["kept", "changed", "removed"];
     while !waiting.is_empty() {
         let event = events.object();
-        if event["state"] == "connected" {
+        // The last thing that a start brings.
+        if event["event"] == "list-fetched" {
             waiting.retain(|name| event["server"] != *name);
         }
     }

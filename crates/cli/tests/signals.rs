@@ -39,8 +39,8 @@ fn interrupted(words: &[&str], which: libc::c_int) -> Run {
 }
 
 #[test]
-fn ctrl_c_and_sigterm_end_a_command_within_a_second() {
-    for which in [libc::SIGINT, libc::SIGTERM] {
+fn ctrl_c_sigterm_and_sighup_end_a_command_within_a_second() {
+    for which in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let run = interrupted(&["call", "time/wait", "ms=600000"], which);
         assert_eq!(run.stderr, "error: cancelled\n");
         assert!(run.took < Duration::from_secs(1), "{run:?}");
