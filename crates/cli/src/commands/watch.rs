@@ -233,7 +233,7 @@ const NAME_CHARS_MAX: usize = 32;
 /// Rows that are not servers: summary, blank, heading, blank before the events.
 const OTHER_ROWS: usize = 4;
 
-/// The table within the terminal. Servers that are ill come first where not all have room.
+/// The table within the terminal. Where not all have room, what is ill comes first and what is off last.
 fn table(app: &App, rows: &[Shown], latest: &VecDeque<String>) -> Vec<String> {
     let (columns, height) = Picture::size();
     let mut rows: Vec<&Shown> = rows.iter().collect();
@@ -244,7 +244,11 @@ fn table(app: &App, rows: &[Shown], latest: &VecDeque<String>) -> Vec<String> {
         String::new(),
     ];
     if rows.len() + OTHER_ROWS > height {
-        rows.sort_by_key(|row| health(&row.state) != Health::Ill);
+        rows.sort_by_key(|row| match health(&row.state) {
+            Health::Ill => 0,
+            Health::Well => 1,
+            Health::Off => 2,
+        });
     }
     let name_width = rows
         .iter()

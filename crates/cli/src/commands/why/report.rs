@@ -142,7 +142,7 @@ impl Report {
     /// What came of trying.
     pub(super) fn connected(&mut self, server: &ConnHandle) {
         let state = server.state();
-        self.words = detail(&state).lines().next().unwrap_or_default().to_owned();
+        self.words = brief(&detail(&state)).to_owned();
         if let StateView::Failed { hint, .. } = &state {
             self.hint = hint.clone();
         }
@@ -238,12 +238,18 @@ fn steps(timeline: &[TimelineEntry]) -> Vec<String> {
     let mut before = timeline.first().map_or(0, |entry| entry.at_ms);
     let step = |entry: &TimelineEntry| {
         let gap = entry.at_ms.saturating_sub(std::mem::replace(&mut before, entry.at_ms));
-        let cause = entry.cause.as_ref().map(|cause| format!("  {}", cause.trim_end().replace('\n', " | ")));
+        let cause = entry.cause.as_ref().map(|cause| format!("  {}", brief(cause)));
         let (at, gap) =
             (format!("{}.{:03}", entry.at_ms / 1_000, entry.at_ms % 1_000), format!("+{}", seconds(gap)));
         format!("  {at:>8}  {gap:>9}  #{} {}{}", entry.generation, entry.event, cause.unwrap_or_default())
     };
     timeline.iter().map(step).collect()
+}
+
+/// A cause without the words of the child that follow it: those have a part of their own.
+fn brief(cause: &str) -> &str {
+    let first = cause.lines().next().unwrap_or_default();
+    first.strip_suffix("; its last words on stderr:").unwrap_or(first)
 }
 
 fn place(config: &Config, spec: &ServerSpec) -> Place {
@@ -351,11 +357,11 @@ mod tests {
         };
         let lines = steps(&[
             entry(5, "dialing", None),
-            entry(12, "link-lost", Some("x\ny")),
+            entry(12, "link-lost", Some("x; its last words on stderr:\ny")),
             entry(1_012, "dialing", None),
         ]);
         assert_eq!(lines[0], "     0.005      +0 ms  #1 dialing");
-        assert_eq!(lines[1], "     0.012      +7 ms  #1 link-lost  x | y");
+        assert_eq!(lines[1], "     0.012      +7 ms  #1 link-lost  x");
         assert_eq!(lines[2], "     1.012     +1.0 s  #1 dialing");
     }
 }
