@@ -3,6 +3,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,11 +35,27 @@ impl Swallowed {
     }
 }
 
+/// What connections are told: what is swallowed now, and how often each direction was, so that none misses a
+/// short time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
+    now: Option<Swallowed>,
+    requests: u64,
+    answers: u64,
+}
+
+impl Told {
+    fn times(self, is_meant: fn(Swallowed) -> bool) -> u64 {
+        if is_meant(Swallowed::Requests) { self.requests } else { self.answers }
+    }
+}
+
 /// A relay in front of one server. Dropped, it ends.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
-    swallowed: watch::Sender<Option<Swallowed>>,
+    told: watch::Sender<Told>,
+    accepted: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
@@ -49,7 +67,9 @@ impl Relay {
     pub async fn start(target: SocketAddr) -> io::Result<Relay> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let (swallowed, told) = watch::channel(None);
+        let (tell, told) = watch::channel(Told::default());
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let counted = accepted.clone();
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             loop {
@@ -57,14 +77,17 @@ impl Relay {
                     biased;
                     Some(_) = connections.join_next() => {}
                     accepted = listener.accept() => match accepted {
-                        Ok((client, _)) => drop(connections.spawn(carry(client, target, told.clone()))),
+                        Ok((client, _)) => {
+                            counted.fetch_add(1, Ordering::Relaxed);
+                            connections.spawn(carry(client, target, told.clone()));
+                        }
                         // Out of descriptors, for example: the next client may have more luck.
                         Err(_) => tokio::task::yield_now().await,
                     },
                 }
             }
         });
-        Ok(Relay { address, swallowed, task })
+        Ok(Relay { address, told: tell, accepted, task })
     }
 
     /// Where clients connect to.
@@ -72,14 +95,23 @@ impl Relay {
         self.address
     }
 
+    /// Connections that clients have made so far.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
     /// Swallows from now on, on all connections. Those that are open now never recover.
     pub fn swallow(&self, what: Swallowed) {
-        self.swallowed.send_replace(Some(what));
+        self.told.send_modify(|told| {
+            told.now = Some(what);
+            told.requests += u64::from(what.requests());
+            told.answers += u64::from(what.answers());
+        });
     }
 
     /// Passes new connections on again.
     pub fn pass(&self) {
-        self.swallowed.send_replace(None);
+        self.told.send_modify(|told| told.now = None);
     }
 }
 
@@ -90,7 +122,7 @@ impl Drop for Relay {
 }
 
 /// Carries one connection to its end.
-async fn carry(mut client: TcpStream, target: SocketAddr, told: watch::Receiver<Option<Swallowed>>) {
+async fn carry(mut client: TcpStream, target: SocketAddr, told: watch::Receiver<Told>) {
     let Ok(mut server) = TcpStream::connect(target).await else { return };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let end = {
@@ -127,16 +159,17 @@ enum End {
 async fn pass_on(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
-    mut told: watch::Receiver<Option<Swallowed>>,
+    mut told: watch::Receiver<Told>,
     is_meant: fn(Swallowed) -> bool,
 ) -> End {
     let mut buffer = vec![0; CARRIED];
-    let mut is_swallowed = told.borrow_and_update().is_some_and(is_meant);
+    let first = *told.borrow_and_update();
+    let mut is_swallowed = first.now.is_some_and(is_meant);
     loop {
         let read = tokio::select! {
             biased;
             Ok(()) = told.changed(), if !is_swallowed => {
-                is_swallowed = told.borrow_and_update().is_some_and(is_meant);
+                is_swallowed = told.borrow_and_update().times(is_meant) > first.times(is_meant);
                 continue;
             }
             read = from.read(&mut buffer) => read,

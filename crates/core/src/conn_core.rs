@@ -5,8 +5,10 @@
 //! that waits fails with the cause.
 
 mod guards;
+mod io_signals;
 
 pub(crate) use guards::PausedClocks;
+pub(crate) use io_signals::IoSignals;
 
 use crate::call::{CallError, Clock, ProgressSink};
 use crate::dialect::{Dialect, Outline};
@@ -23,10 +25,9 @@ use crate::session::Session;
 use crate::telemetry::{self, ConnMetrics};
 use bytes::Bytes;
 use callboard_protocol::{RemoteError, ReplyBody};
-use futures_util::task::AtomicWaker;
 use guards::{Forget, ReplyPlace, Withdraw};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -49,56 +50,6 @@ pub(crate) struct ConnCore {
     vitals: Vitals,
     unmatched: AtomicU64,
     replies: AtomicUsize,
-}
-
-/// How callers and the actor reach the IO task.
-#[derive(Default)]
-pub(crate) struct IoSignals {
-    pub waker: AtomicWaker,
-    /// Deadlines have to be looked at although no timer ran out.
-    look: AtomicBool,
-    stop: AtomicBool,
-    drain: AtomicBool,
-    retired: Mutex<Option<Arc<CloseReason>>>,
-    answered: AtomicBool,
-}
-
-impl IoSignals {
-    /// Tells the IO task to end.
-    pub(crate) fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        self.waker.wake();
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
-    }
-
-    /// The generation ends as soon as nothing is under way on it.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.drain.load(Ordering::Acquire)
-    }
-
-    /// Why the generation must end although its link has not.
-    pub(crate) fn retired(&self) -> Option<Arc<CloseReason>> {
-        self.retired.lock().clone()
-    }
-
-    /// The server has answered something in this generation.
-    pub(crate) fn answered(&self) -> bool {
-        self.answered.load(Ordering::Relaxed)
-    }
-
-    /// Deadlines have to be looked at although no timer ran out; asked once.
-    pub(crate) fn must_look(&self) -> bool {
-        self.look.load(Ordering::Acquire) && self.look.swap(false, Ordering::AcqRel)
-    }
-
-    /// Has the IO task look at deadlines now.
-    fn look(&self) {
-        self.look.store(true, Ordering::Release);
-        self.waker.wake();
-    }
 }
 
 /// A request with everything that its sending needs.
@@ -262,7 +213,7 @@ impl ConnCore {
                 Err(CallError::Remote(RemoteError::from_raw(&raw)))
             }
             Outcome::Reply(ReplyBody::Invalid(why)) => {
-                self.io.answered.store(true, Ordering::Relaxed);
+                self.io.has_answered();
                 self.note_harmless();
                 Err(CallError::Invalid(why))
             }
@@ -297,7 +248,7 @@ impl ConnCore {
     }
 
     fn note_answer(&self) {
-        self.io.answered.store(true, Ordering::Relaxed);
+        self.io.has_answered();
         self.vitals.answered();
     }
 
@@ -366,8 +317,7 @@ impl ConnCore {
     /// Ends the generation for new requests; exchanges under way end by themselves.
     pub(crate) fn retire(&self, reason: Arc<CloseReason>) {
         self.pending.lock().close(&reason);
-        self.io.retired.lock().get_or_insert(reason);
-        self.io.waker.wake();
+        self.io.retire(reason);
     }
 
     /// Takes nothing new, lets what is under way end, and ends the generation after it.
@@ -376,8 +326,7 @@ impl ConnCore {
             session.resources.stop_all();
         }
         self.close_for_new(&Arc::new(CloseReason::Cancelled));
-        self.io.drain.store(true, Ordering::Release);
-        self.io.waker.wake();
+        self.io.drain();
     }
 
     /// Fails everything that waits, and everything that comes.

@@ -297,9 +297,9 @@ settings! {
     result_tokens_max: usize = 25_000, "result.tokens_max";
     /// Bytes of one media block that a model is shown.
     result_blob_bytes_max: usize = 5 * MIB, "result.blob_bytes_max";
-    /// Tool calls in flight to one server.
+    /// Calls of tools, resources and prompts in flight to one server.
     call_in_flight_max: usize = 64, "call.in_flight_max";
-    /// Tool calls that wait for a place.
+    /// Calls that wait for a place, served in turn by caller.
     call_queue_max: usize = 256, "call.queue_max";
     /// POSTs in flight to one server.
     http_posts_max: usize = 64, "http.posts_max";

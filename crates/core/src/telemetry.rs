@@ -302,4 +302,47 @@ mod tests {
         assert_eq!(listed(2), described);
         assert_eq!(listed(3), registered);
     }
+
+    /// Keeps every span's name and fields as they are told.
+    #[derive(Default, Clone)]
+    struct Spans(Arc<Mutex<Vec<String>>>);
+
+    impl tracing::field::Visit for Spans {
+        fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+            self.0.lock().push(format!("{field}={value:?}"));
+        }
+    }
+
+    impl tracing::Subscriber for Spans {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            self.0.lock().push(span.metadata().name().to_owned());
+            span.record(&mut self.clone());
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
+            values.record(&mut self.clone());
+        }
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {}
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn spans_say_which_server_tool_and_generation() {
+        let (spans, server) = (Spans::default(), ServerName::from("a"));
+        tracing::subscriber::with_default(spans.clone(), || {
+            connection_span(&server, Generation(1), "stdio");
+            carried_by(&call_span(&server, "echo"), Generation(2));
+        });
+        let told = spans.0.lock().join(" ");
+        let want = r#"connection server="a" generation=1 transport="stdio" call server="a" tool="echo" generation=2"#;
+        assert_eq!(told, want);
+    }
 }

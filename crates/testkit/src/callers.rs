@@ -84,7 +84,10 @@ pub(crate) async fn call(
     let deadline_ms = stage.world().now_ms() + timeout_ms;
     let number = stage.world().call_begins(server, caller, deadline_ms);
     let arguments = format!(r#"{{"n":{number}}}"#);
-    let options = CallOptions::with_timeout(Duration::from_millis(timeout_ms));
+    let options = CallOptions {
+        caller: Some(format!("caller {caller}").into()),
+        ..CallOptions::with_timeout(Duration::from_millis(timeout_ms))
+    };
     let calling = handle.call_tool(tool, &arguments, options);
     let ended = match gives_up_after {
         None => Some(calling.await),

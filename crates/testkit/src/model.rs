@@ -3,9 +3,13 @@
 //! and why, what the user asked for, and what the board says it does. Times are virtual milliseconds.
 
 mod pool;
+mod strain;
 
 pub(crate) use pool::Pools;
+pub(crate) use strain::Outcome;
+use strain::{Limits, Strain};
 
+use crate::scenario::Transport;
 use callboard_core::port::CloseReason;
 use callboard_core::settings::Settings;
 
@@ -13,13 +17,15 @@ use callboard_core::settings::Settings;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Numbers {
     pub remote: bool,
+    /// Each request is an exchange of its own.
+    exchanges: bool,
     first_attempts: u32,
     attempts: u32,
     gap_first_ms: u64,
     gap_max_ms: u64,
     lasting_ms: u64,
     slow_retry_ms: u64,
-    strikes: u32,
+    limits: Limits,
     jitter: f64,
     pub connect_timeout_ms: u64,
 }
@@ -28,11 +34,13 @@ pub(crate) struct Numbers {
 const RETRY_AFTER_MAX_MS: u64 = 3_600_000;
 
 impl Numbers {
-    pub(crate) fn new(settings: &Settings, remote: bool) -> Numbers {
+    pub(crate) fn new(settings: &Settings, transport: Transport) -> Numbers {
+        let remote = transport != Transport::Stdio;
         let ms = |time: std::time::Duration| time.as_millis() as u64;
         let retries = if remote { settings.connect_retries_max } else { settings.connect_retries_stdio_max };
         Numbers {
             remote,
+            exchanges: transport == Transport::Http,
             first_attempts: 1 + retries as u32,
             attempts: settings.reconnect_attempts_max as u32,
             gap_first_ms: ms(settings.reconnect_backoff_initial),
@@ -40,7 +48,7 @@ impl Numbers {
             lasting_ms: ms(settings.reconnect_reset_after),
             slow_retry_ms: if remote { ms(settings.reconnect_slow_retry) } else { 0 },
             jitter: settings.reconnect_jitter.clamp(0.0, 1.0),
-            strikes: settings.health_strikes_max as u32,
+            limits: Limits::new(settings),
             connect_timeout_ms: ms(settings.connect_timeout),
         }
     }
@@ -173,8 +181,12 @@ pub(crate) struct Life {
     pub greeted: bool,
     /// The user asked for this, at this moment.
     pub asked: Option<(u64, Wish)>,
-    /// Terminal failures in a row that callers of this generation were told of.
-    strikes: u32,
+    /// What is surely held against this generation, and what may be: when a request is given up, nobody outside
+    /// can tell whether its time was up, which is told to its connection, or its caller left, which is not.
+    sure: Strain,
+    possible: Strain,
+    /// The latest moment at which its requests may have ended it.
+    may_end_ms: Option<u64>,
 }
 
 /// What may move a server beside its own fate.
@@ -202,7 +214,9 @@ impl Life {
             causes: Vec::new(),
             greeted: false,
             asked: None,
-            strikes: 0,
+            sure: Strain::default(),
+            possible: Strain::default(),
+            may_end_ms: None,
         }
     }
 
@@ -228,14 +242,31 @@ impl Life {
         }
     }
 
-    /// A request of this generation failed in a way that counts against the connection, or it did not. True when
-    /// it was one too many.
-    pub(crate) fn struck(&mut self, generation: u64, is_terminal: bool) -> bool {
+    /// A request of this generation has ended. True when that surely ends the connection.
+    pub(crate) fn ended(&mut self, generation: u64, outcome: Outcome, now: u64) -> bool {
         if generation != self.generation || !matches!(self.stand, Stand::Connected { .. }) {
             return false;
         }
-        self.strikes = if is_terminal { self.strikes + 1 } else { 0 };
-        self.strikes >= self.numbers.strikes
+        if self.possible.note(outcome, now, &self.numbers.limits) {
+            self.may_end_ms = Some(now);
+            if outcome == Outcome::Harmless {
+                // The last terminal failure is what ends it.
+                self.causes.push((now, Cause::Passing { retry_after_ms: 0 }));
+            }
+        }
+        self.sure.note(outcome, now, &self.numbers.limits)
+    }
+
+    /// A request of this generation was given up, by its caller or by a clock.
+    pub(crate) fn given_up(&mut self, generation: u64, now: u64) {
+        if generation == self.generation && matches!(self.stand, Stand::Connected { .. }) {
+            // At worst it resets what is held against the connection; at best it ends a silence.
+            self.sure.note(Outcome::Harmless, now, &self.numbers.limits);
+            if self.possible.clone().note(Outcome::Harmless, now, &self.numbers.limits) {
+                self.may_end_ms = Some(now);
+                self.causes.push((now, Cause::Passing { retry_after_ms: 0 }));
+            }
+        }
     }
 
     /// Takes what the board says and checks it against the rules.
@@ -368,7 +399,9 @@ impl Life {
         let before = std::mem::replace(&mut self.generation, generation);
         self.causes.clear();
         self.greeted = false;
-        self.strikes = 0;
+        self.sure = Strain::default();
+        self.possible = Strain::default();
+        self.may_end_ms = None;
         match self.stand {
             Stand::Queued { .. } if generation == before + 1 => Ok(Stand::Trying { since_ms: now }),
             Stand::Queued { .. } => Err(("generations", format!("generation {generation} follows {before}"))),
@@ -393,6 +426,14 @@ impl Life {
 
     fn lasted(&self, since_ms: u64, now: u64) -> bool {
         now - since_ms >= self.numbers.lasting_ms
+    }
+
+    /// Exchanges end a connection only by the rules.
+    fn may_be_lost(&self, now: u64) -> Result<(), Fault> {
+        match self.numbers.exchanges && self.may_end_ms != Some(now) {
+            true => Err(("strikes", "is given up, and its requests have not failed so often".to_owned())),
+            false => Ok(()),
+        }
     }
 
     fn backing_off(&mut self, now: u64) -> Result<Stand, Fault> {
@@ -422,6 +463,7 @@ impl Life {
                 if self.was_connected { made } else { made - 1 }
             }
             Stand::Connected { since_ms } => {
+                self.may_be_lost(now)?;
                 if self.lasted(since_ms, now) {
                     self.attempt = 0;
                 }
@@ -448,6 +490,9 @@ impl Life {
         let causes = self.plausible(now);
         if causes.is_empty() {
             return Err(("old-generation", "is given up, and nothing has ended".to_owned()));
+        }
+        if let Stand::Connected { .. } = self.stand {
+            self.may_be_lost(now)?;
         }
         let may_give_up = match self.stand {
             Stand::Trying { .. } => {

@@ -386,6 +386,10 @@ fn settled(stage: &Stage, scenario: &Scenario) {
         if !matches!(world.stand(server), Stand::Connected { .. }) {
             world.broke("back-when-it-may", Some(server), format!("is {:?} at the end", world.stand(server)));
         }
+        let calls = handle.calls();
+        if (calls.in_flight, calls.queued) != (0, 0) {
+            world.broke("places-balance", Some(server), format!("{calls:?} and nobody calls"));
+        }
         let Some(known) = catalog.servers.get(handle.name()) else { continue };
         let Some(list) = known.tools.as_ref().filter(|_| !known.stale) else { continue };
         let listed: Vec<String> = list.items.iter().map(|item| item.key.to_string()).collect();

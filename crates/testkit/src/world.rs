@@ -62,6 +62,8 @@ pub(crate) struct SimServer {
     lines_opened: u64,
     /// Times that each of its tools was performed.
     performed: BTreeMap<String, u64>,
+    /// It has asked to be left alone until then.
+    held_until_ms: u64,
     /// The latest generation in which its tools were asked for.
     listed_generation: u64,
 }
@@ -83,12 +85,9 @@ impl SimServer {
             lines: BTreeSet::new(),
             lines_opened: 0,
             performed: BTreeMap::new(),
+            held_until_ms: 0,
             listed_generation: 0,
         }
-    }
-
-    pub(crate) fn is_remote(&self) -> bool {
-        self.plan.transport != Transport::Stdio
     }
 
     /// The names of its tools, as it would list them now.
@@ -141,7 +140,7 @@ impl World {
             servers.iter().enumerate().map(|(number, server)| (server.name.clone(), number as u32)).collect();
         let mut books = books;
         for server in &servers {
-            let numbers = Numbers::new(settings, server.is_remote());
+            let numbers = Numbers::new(settings, server.plan.transport);
             books.add_server(&server.name, server.plan.transport, numbers);
         }
         let state = State {

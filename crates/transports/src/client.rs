@@ -9,6 +9,7 @@ use crate::network::Network;
 use callboard_core::port::{CloseReason, Unreachable};
 use parking_lot::Mutex;
 use reqwest::{Request, Response, Url};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -56,6 +57,13 @@ const CLIENTS_MAX: usize = 8;
 const IDLE_PER_HOST_MAX: usize = 256;
 /// How long an idle connection is kept. Longer than most servers keep theirs.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// What `localhost` is, whatever the resolver of the system makes of it (RFC 6761 §6.3): many a server listens on
+/// one of the two alone. The port is that of the URL.
+const LOCALHOST: [SocketAddr; 2] = [
+    SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 0),
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+];
 
 static CLIENTS: Mutex<Vec<(Key, reqwest::Client)>> = Mutex::new(Vec::new());
 
@@ -208,6 +216,7 @@ fn plain(dial_timeout: Duration) -> reqwest::ClientBuilder {
         .tcp_nodelay(true)
         .http1_ignore_invalid_headers_in_responses(true)
         .referer(false)
+        .resolve_to_addrs("localhost", &LOCALHOST)
 }
 
 /// A client whose connections all go to this socket. No proxy applies, and no certificate is met.

@@ -106,8 +106,15 @@ fn endpoint(opened_at: &Url, event: &SseEvent) -> Result<Url, CloseReason> {
 
 /// Hands over all that comes in, until the stream ends.
 async fn read(mut stream: EventStream, link: Arc<HttpLink>, outbox: Arc<PostOutbox>) {
+    let idle = link.settings.http_get_idle_timeout;
     let reason = loop {
-        match stream.next(|| {}).await {
+        let Some(item) = standing::next_within(&mut stream, idle).await else {
+            break CloseReason::Io {
+                kind: IoKind::TimedOut,
+                message: format!("not a byte for {} ms (http.get_idle_timeout_ms)", idle.as_millis()),
+            };
+        };
+        match item {
             Ok(Some(SseItem::Event(event))) if event.name.is_empty() => {
                 for frame in messages(&event.data) {
                     link.inbox.push(frame).await;

@@ -7,6 +7,7 @@
 mod closer;
 mod outbox;
 mod receive;
+mod silence;
 mod tunnel;
 mod upgrade;
 
@@ -16,6 +17,7 @@ use closer::WebSocketCloser;
 use outbox::Outbox;
 use parking_lot::Mutex;
 use receive::WebSocketReceive;
+use silence::{Listened, Silence};
 use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
 use tokio_tungstenite::WebSocketStream;
@@ -25,7 +27,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 /// What an idle connection keeps for reading, and gathers before it writes, in bytes.
 const BUFFER_BYTES: usize = 8 * 1024;
 
-type Socket = WebSocketStream<reqwest::Upgraded>;
+type Socket = WebSocketStream<Listened<reqwest::Upgraded>>;
 
 /// What the halves and the closer of one link share.
 struct Shared {
@@ -51,6 +53,7 @@ pub async fn dial_websocket(
 ) -> Result<Link, CloseReason> {
     let began = Instant::now();
     let (deadline, frame_bytes_max) = (request.deadline, request.settings.wire_frame_bytes_max);
+    let silence = (request.settings.websocket_ping, request.settings.websocket_pong_timeout);
     let upgraded =
         timeout_at(deadline, upgrade::upgrade(request, spec, network)).await.unwrap_or_else(|_| {
             Err(CloseReason::ConnectTimedOut { after: began.elapsed(), stderr_tail: String::new() })
@@ -60,14 +63,18 @@ pub async fn dial_websocket(
         .write_buffer_size(BUFFER_BYTES)
         .max_message_size(Some(frame_bytes_max))
         .max_frame_size(Some(frame_bytes_max));
-    let socket = WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await;
+    let socket = WebSocketStream::from_raw_socket(Listened::new(upgraded), Role::Client, Some(config)).await;
     let shared = Arc::new(Shared {
         outbox: Outbox::new(frame_bytes_max),
         open: Mutex::new(Open { socket: Some(socket), code: CloseCode::Normal }),
     });
     Ok(Link {
         send: SendHalf::Duplex(Arc::new(outbox::WebSocketSend(shared.clone()))),
-        receive: Box::new(WebSocketReceive::new(shared.clone(), frame_bytes_max)),
+        receive: Box::new(WebSocketReceive::new(
+            shared.clone(),
+            frame_bytes_max,
+            Silence::new(silence.0, silence.1),
+        )),
         closer: Box::new(WebSocketCloser(shared)),
         diagnostics: Arc::new(()),
     })

@@ -44,7 +44,11 @@ impl ConnHandle {
         let span = telemetry::call_span(self.name(), tool);
         let asking =
             Asking { method: "tools/call", name: tool, params, arguments, options, started, span: &span };
-        let result = self.ask(&asking).instrument(span.clone()).await;
+        // Nothing is moved into a span that nobody looks at.
+        let result = match span.is_disabled() {
+            true => self.ask(&asking).await,
+            false => Box::pin(self.ask(&asking)).instrument(span.clone()).await,
+        };
         self.0.gate.metrics.called(result.as_ref().err(), started.elapsed());
         let reply = ToolReply::new(result?);
         match callboard_protocol::json::first_byte(reply.bytes()) {
@@ -226,6 +230,10 @@ impl ConnHandle {
                     self.core(until, asking.started).await?
                 }
             };
+            if self.awaits_plan() {
+                now = None;
+                self.await_plan(&core, asking, until).await;
+            }
             if place.is_none() {
                 place = self.0.gate.try_enter();
             }
@@ -233,6 +241,11 @@ impl ConnHandle {
                 now = None;
                 place = Some(self.place(&asking.applicant(until)).await?);
                 // The connection may be another one by now.
+                continue;
+            }
+            // A call that has its turn and could not leave with it: the server may have asked for a pause since.
+            if now.is_none() && self.0.gate.is_held() {
+                self.leave(&asking.applicant(until)).await?;
                 continue;
             }
             telemetry::carried_by(asking.span, core.generation);
@@ -259,13 +272,10 @@ impl ConnHandle {
         core: &Arc<ConnCore>,
         asking: &Asking<'_>,
         explicit: Option<Duration>,
-        (until, mut now): (Option<Instant>, Option<Instant>),
+        (until, now): (Option<Instant>, Option<Instant>),
     ) -> Result<Bytes, CallError> {
         let settings = &self.0.env.settings;
-        if self.awaits_plan() {
-            now = None;
-        }
-        let param_headers = self.mirrored(core, asking, until).await;
+        let param_headers = self.mirrored(core, asking);
         let idle = asking.options.idle_timeout.unwrap_or(match core.is_exchange() {
             true => settings.call_idle_timeout_remote,
             false => settings.call_idle_timeout_local,
@@ -295,22 +305,21 @@ impl ConnHandle {
         perform(core, asked).await
     }
 
-    /// The arguments that go into headers. Waits for a first list of tools, which says which they are.
-    async fn mirrored(
-        &self,
-        core: &ConnCore,
-        asking: &Asking<'_>,
-        until: Option<Instant>,
-    ) -> Vec<(String, String)> {
-        let modern = core.session().is_some_and(|session| session.era() == Era::Modern);
-        if !modern || !core.is_exchange() || asking.method != "tools/call" {
-            return Vec::new();
+    /// Waits for a first list of tools, where that says which arguments go into headers.
+    async fn await_plan(&self, core: &ConnCore, asking: &Asking<'_>, until: Option<Instant>) {
+        if !mirrors(core, asking) {
+            return;
         }
-        if self.awaits_plan() {
-            match until {
-                Some(until) => drop(timeout_at(until, self.tools()).await),
-                None => drop(self.tools().await),
-            }
+        match until {
+            Some(until) => drop(timeout_at(until, self.tools()).await),
+            None => drop(self.tools().await),
+        }
+    }
+
+    /// The arguments that go into headers.
+    fn mirrored(&self, core: &ConnCore, asking: &Asking<'_>) -> Vec<(String, String)> {
+        if !mirrors(core, asking) {
+            return Vec::new();
         }
         let snapshot = self.0.snapshot.load();
         let plan = snapshot.tools.list.as_ref().and_then(|list| list.plan(asking.name));
@@ -340,6 +349,12 @@ impl ConnHandle {
         let refused = matches!(**reason, CloseReason::SessionExpired { .. });
         refused && !std::mem::replace(resent, true)
     }
+}
+
+/// Arguments of this request may go into headers.
+fn mirrors(core: &ConnCore, asking: &Asking<'_>) -> bool {
+    let modern = core.session().is_some_and(|session| session.era() == Era::Modern);
+    modern && core.is_exchange() && asking.method == "tools/call"
 }
 
 /// The link is broken, as opposed to full.

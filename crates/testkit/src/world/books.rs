@@ -3,7 +3,7 @@
 
 use super::told;
 use crate::ledger::{Ledger, Told};
-use crate::model::{Cause, Life, Numbers, Pools, Said, Stand, Wish};
+use crate::model::{Cause, Life, Numbers, Outcome, Pools, Said, Stand, Wish};
 use crate::recording::{Band, Broken, CallRecord, GaugePoint, ServerTrack};
 use crate::scenario::Transport;
 use crate::trace::Trace;
@@ -174,17 +174,22 @@ impl Books {
         self.owed.push_back((now, server, generation));
     }
 
-    /// An exchange of this generation was answered, or failed. What is certain ends the generation at once, what
-    /// may pass does when it comes too often in a row.
-    pub(crate) fn struck(&mut self, server: u32, generation: u64, failure: Option<&CloseReason>, now: u64) {
-        let life = &mut self.lives[server as usize];
-        let is_over = match failure {
-            Some(CloseReason::SessionExpired { .. } | CloseReason::AuthRequired { .. }) => true,
-            failure => life.struck(generation, failure.is_some_and(CloseReason::is_terminal)),
-        };
-        if is_over && matches!(life.stand, Stand::Connected { .. }) {
+    /// An exchange of this generation was answered, or failed.
+    pub(crate) fn exchanged(
+        &mut self,
+        server: u32,
+        generation: u64,
+        failure: Option<&CloseReason>,
+        now: u64,
+    ) {
+        if self.lives[server as usize].ended(generation, Outcome::of(failure), now) {
             self.must_leave(server, generation, now);
         }
+    }
+
+    /// An exchange of this generation was given up from the client's side.
+    pub(crate) fn given_up(&mut self, server: u32, generation: u64, now: u64) {
+        self.lives[server as usize].given_up(generation, now);
     }
 
     pub(crate) fn greeted(&mut self, server: u32, generation: u64) {

@@ -73,6 +73,11 @@ impl State {
             let listed = &mut self.servers[server as usize].listed_generation;
             *listed = (*listed).max(generation);
         }
+        let held_until_ms = self.servers[server as usize].held_until_ms;
+        if method == "tools/call" && now < held_until_ms {
+            let detail = format!("is called although it asked to be left alone until {held_until_ms}");
+            self.books.broke(now, "retry-after-held", Some(server), detail);
+        }
         let mut rng = Rng::of(self.seed, &[self.servers[server as usize].key, ordinal, asked]);
         if let Some(refusal) = self.refusal(link, server, method, now, &mut rng) {
             return Act::Refuse(refusal);

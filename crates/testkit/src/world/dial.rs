@@ -3,7 +3,7 @@
 use super::decide::{Act, refusal_at};
 use super::line::{Line, Mark, Next, What};
 use super::{State, World};
-use crate::model::Cause;
+use crate::model::{Cause, Outcome, Stand};
 use crate::rng::Rng;
 use crate::scenario::{Fault, HangPhase, Transport};
 use callboard_core::port::{
@@ -244,23 +244,42 @@ impl End {
         });
         if let Err(reason) = &result {
             state.books.note(now, format_args!("{server} exchange fails: {reason}"));
-            state.saw(server, generation, now, reason);
+            // A connection that is in use does not end for what only fails one request.
+            let is_in_use = matches!(state.books.stand(server), Stand::Connected { .. });
+            if !is_in_use || matches!(Outcome::of(Some(reason)), Outcome::Terminal | Outcome::Certain) {
+                state.saw(server, generation, now, reason);
+            }
         }
-        state.books.struck(server, generation, result.as_ref().err(), now);
+        if let Err(CloseReason::Status { retry_after: Some(asked), .. }) = &result
+            && matches!(state.books.stand(server), Stand::Connected { .. })
+        {
+            let until_ms = now + (asked.as_millis() as u64).min(HOLD_MAX_MS);
+            let held = &mut state.servers[server as usize].held_until_ms;
+            *held = (*held).max(until_ms);
+        }
+        state.books.exchanged(server, generation, result.as_ref().err(), now);
         result
     }
 }
+
+/// The longest time for which a server is left alone when it asks for it (behaviour profile 4.2).
+const HOLD_MAX_MS: u64 = 3_600_000;
 
 /// Takes an exchange out of those under way, however it ends.
 struct UnderWay {
     end: Arc<End>,
     id: u64,
+    is_over: bool,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if let Some(line) = self.end.world.state.lock().lines.get_mut(&self.end.link) {
-            line.exchanges.remove(&self.id);
+        let (mut state, now) = self.end.world.enter();
+        let Some(line) = state.lines.get_mut(&self.end.link) else { return };
+        let (server, generation) = (line.server, line.generation);
+        line.exchanges.remove(&self.id);
+        if !self.is_over && self.id < NOTICES {
+            state.books.given_up(server, generation, now);
         }
     }
 }
@@ -309,21 +328,23 @@ impl End {
         if let Some(line) = self.world.state.lock().lines.get_mut(&self.link) {
             line.exchanges.insert(id, ending);
         }
-        let _under_way = UnderWay { end: self.clone(), id };
+        let mut under_way = UnderWay { end: self.clone(), id, is_over: false };
         let due = async {
             match at_ms {
                 Some(at_ms) => sleep_until(self.world.moment(at_ms)).await,
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
+        let result = tokio::select! {
             biased;
             reason = &mut ended => match reason {
                 Ok(reason) => Err(reason),
                 Err(_) => std::future::pending().await,
             },
             () = due => Ok(()),
-        }
+        };
+        under_way.is_over = true;
+        result
     }
 }
 

@@ -6,7 +6,8 @@ use super::link::HttpLink;
 use super::stream::{EventStream, Media, media_of, media_text, messages};
 use crate::sse::SseItem;
 use callboard_core::port::{CloseReason, InFrame, IoKind};
-use reqwest::Method;
+use callboard_core::settings::ExpiredRule;
+use reqwest::{Method, Response};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,6 +29,9 @@ const GAP_MAX: Duration = Duration::from_secs(30);
 const FRUITLESS_MAX: u32 = 5;
 /// Attempts in a row that found no server, after which calls have to show that it is back.
 const LOST_MAX: u32 = 12;
+/// Streams in a row that brought messages and ended young, which are opened anew when the server asks. More of them
+/// are polling, which slows down.
+const BRIEF_MAX: u32 = 10;
 /// A quiet stream of this age was cut by something on the way; that is no attempt in vain.
 const LONG_LIVED: Duration = Duration::from_secs(30);
 
@@ -94,6 +98,8 @@ struct Standing {
     fruitless: u32,
     /// Those of them that found no server.
     lost: u32,
+    /// Streams in a row that brought messages and ended young.
+    brief: u32,
 }
 
 /// Keeps the stream open until the server shows that it has none, or the link ends.
@@ -135,14 +141,7 @@ impl Standing {
         let mut has_messages = false;
         loop {
             let idle = link.settings.http_get_idle_timeout;
-            let item = match idle {
-                Duration::ZERO => stream.next(|| {}).await,
-                // Comments are swallowed inside, but each piece of them starts the clock anew.
-                idle => match next_within(&mut stream, idle).await {
-                    Some(item) => item,
-                    None => return Attempt::Idle,
-                },
-            };
+            let Some(item) = next_within(&mut stream, idle).await else { return Attempt::Idle };
             if let Some(id) = stream.parser.last_event_id() {
                 self.last_event_id = Some(id.to_owned());
             }
@@ -193,7 +192,12 @@ impl Standing {
             Attempt::Ended { has_messages: true } => {
                 self.fruitless = 0;
                 self.lost = 0;
-                return Next::Open(pause.unwrap_or(GAP));
+                self.brief = if is_old { 0 } else { self.brief.saturating_add(1) };
+                let slow = match self.brief.saturating_sub(BRIEF_MAX) {
+                    0 => Duration::ZERO,
+                    more => GAP.saturating_mul(1 << more.min(8)).min(GAP_MAX),
+                };
+                return Next::Open(pause.unwrap_or(GAP).max(slow));
             }
             Attempt::Ended { has_messages: false } => self.last_event_id = None,
             Attempt::Refused { pause: asked } => pause = pause.max(asked),
@@ -210,11 +214,15 @@ impl Standing {
     }
 }
 
-/// The next item unless no byte comes for so long; none when time is up.
-async fn next_within(
+/// The next item unless no byte comes for so long (zero is no limit); none when time is up. Comments are swallowed
+/// inside, but each piece of them starts the clock anew.
+pub(crate) async fn next_within(
     stream: &mut EventStream,
     idle: Duration,
 ) -> Option<Result<Option<SseItem>, CloseReason>> {
+    if idle.is_zero() {
+        return Some(stream.next(|| {}).await);
+    }
     loop {
         let mut has_come = false;
         match timeout(idle, stream.next(|| has_come = true)).await {
@@ -230,19 +238,29 @@ async fn next_within(
 /// # Errors
 /// Why there is none. A successful answer of another kind is [`CloseReason::NotRpc`].
 pub(crate) async fn open(link: &HttpLink, last_event_id: Option<&str>) -> Result<EventStream, CloseReason> {
-    let sent_session = link.headers.has_session();
+    let session = link.headers.has_session().then_some(link.settings.session_expired_rule);
     let sent = link.send(Method::GET, None, || link.headers.for_get(last_event_id));
     let response = timeout(HEADERS_TIMEOUT, sent).await.map_err(|_| CloseReason::Io {
         kind: IoKind::TimedOut,
         message: format!("no answer to a GET within {} s", HEADERS_TIMEOUT.as_secs()),
     })??;
+    let (error_bytes_max, event_bytes_max) =
+        (link.settings.wire_error_body_bytes_max, link.settings.wire_frame_bytes_max);
+    as_stream(response, session, error_bytes_max, event_bytes_max).await
+}
+
+/// The answer to a GET as an event stream, if it is one.
+async fn as_stream(
+    response: Response,
+    session: Option<ExpiredRule>,
+    error_bytes_max: usize,
+    event_bytes_max: usize,
+) -> Result<EventStream, CloseReason> {
     if !response.status().is_success() {
-        let max = link.settings.wire_error_body_bytes_max;
-        let session = sent_session.then_some(link.settings.session_expired_rule);
-        return Err(super::status::refusal(response, session, max).await);
+        return Err(super::status::refusal(response, session, error_bytes_max).await);
     }
     match media_of(response.headers()) {
-        Media::EventStream => Ok(EventStream::new(response, link.settings.wire_frame_bytes_max)),
+        Media::EventStream => Ok(EventStream::new(response, event_bytes_max)),
         Media::Json | Media::Absent | Media::Other => {
             let content_type = media_text(response.headers());
             Err(CloseReason::NotRpc { content_type, excerpt: String::new() })
@@ -253,6 +271,8 @@ pub(crate) async fn open(link: &HttpLink, last_event_id: Option<&str>) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reqwest::header::CONTENT_TYPE;
+    use tokio_tungstenite::tungstenite::http;
 
     fn gaps(attempts: impl IntoIterator<Item = (Attempt, bool)>) -> Vec<Next> {
         let mut standing = Standing::default();
@@ -282,6 +302,63 @@ mod tests {
     fn a_quiet_stream_cut_on_the_way_is_reopened_for_ever() {
         let cut = || (Attempt::Ended { has_messages: false }, true);
         assert!(gaps((0..40).map(|_| cut())).iter().all(|next| *next == after(1)));
+    }
+
+    #[test]
+    fn a_server_that_ends_each_stream_after_a_message_is_not_polled_every_second() {
+        let mut standing = Standing { retry: Some(Duration::ZERO), ..Standing::default() };
+        let mut next = |is_old| standing.gap_after(Attempt::Ended { has_messages: true }, is_old);
+        let asked: Vec<Next> = (0..15).map(|_| next(false)).collect();
+        assert!(asked[..10].iter().all(|next| *next == after(0)), "as the server asked");
+        assert_eq!(asked[10..], [after(2), after(4), after(8), after(16), after(30)]);
+        assert_eq!((next(true), next(false)), (after(0), after(0)), "a stream that lasted starts anew");
+    }
+
+    /// How many GETs a server gets in an hour that answers each of them the same way.
+    async fn gets_in_an_hour(status: u16, content_type: Option<&str>) -> (u32, Option<Next>) {
+        let mut standing = Standing::default();
+        let (mut elapsed, mut gets) = (Duration::ZERO, 0);
+        while elapsed < Duration::from_secs(3_600) {
+            gets += 1;
+            let answer = http::Response::builder().status(status);
+            let answer = match content_type {
+                Some(media) => answer.header(CONTENT_TYPE, media),
+                None => answer,
+            };
+            let answer = Response::from(answer.body(String::new()).expect("an answer"));
+            let attempt = match as_stream(answer, Some(ExpiredRule::Status), 1_000, 1_000).await {
+                Ok(_) => Attempt::Ended { has_messages: false },
+                Err(reason) => standing.no_stream(&reason),
+            };
+            match standing.gap_after(attempt, false) {
+                Next::Open(gap) => elapsed += gap,
+                last => return (gets, Some(last)),
+            }
+        }
+        (gets, None)
+    }
+
+    #[tokio::test]
+    async fn no_answer_to_a_get_leads_to_polling() {
+        for (status, content_type, gets) in [
+            (200, Some("text/event-stream"), 5),
+            (200, Some("text/html"), 5),
+            (200, None, 5),
+            (202, None, 5),
+            (301, None, 1),
+            (400, None, 1),
+            (401, None, 5),
+            (403, None, 5),
+            (404, None, 1),
+            (405, None, 1),
+            (410, None, 1),
+            (429, None, 5),
+            (500, None, 5),
+            (503, None, 5),
+        ] {
+            let found = gets_in_an_hour(status, content_type).await;
+            assert_eq!(found, (gets, Some(Next::GiveUp)), "{status} {content_type:?}");
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub(super) struct Outbox {
 
 #[derive(Default)]
 struct Queue {
+    is_ping_due: bool,
     waiting: VecDeque<Bytes>,
     bytes: usize,
     task: Option<Waker>,
@@ -57,9 +58,17 @@ impl Outbox {
         Ok(())
     }
 
+    /// Has a ping sent, before all that waits.
+    pub(super) fn ping(&self) {
+        self.queue.lock().is_ping_due = true;
+    }
+
     /// The frame that is next, if one waits; else `cx` is woken when one comes.
     fn next(&self, cx: &mut Context<'_>) -> Option<Message> {
         let mut queue = self.queue.lock();
+        if std::mem::take(&mut queue.is_ping_due) {
+            return Some(Message::Ping(Bytes::new()));
+        }
         let Some(frame) = queue.waiting.pop_front() else {
             queue.task = Some(cx.waker().clone());
             return None;

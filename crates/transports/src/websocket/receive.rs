@@ -1,5 +1,6 @@
 //! The receive half: one poll drives both directions and finds out why the socket ended.
 
+use super::silence::{Alarm, Silence};
 use super::{Open, Shared};
 use crate::http::stream::messages;
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -25,12 +26,17 @@ pub(super) struct WebSocketReceive {
     /// The rest of a batch.
     ready: VecDeque<InFrame>,
     ended: Option<CloseReason>,
+    silence: Option<Silence>,
 }
 
 impl WebSocketReceive {
     /// Reads messages of at most `frame_bytes_max` bytes.
-    pub(super) fn new(shared: Arc<Shared>, frame_bytes_max: usize) -> WebSocketReceive {
-        WebSocketReceive { shared, frame_bytes_max, ready: VecDeque::new(), ended: None }
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        frame_bytes_max: usize,
+        silence: Option<Silence>,
+    ) -> WebSocketReceive {
+        WebSocketReceive { shared, frame_bytes_max, ready: VecDeque::new(), ended: None, silence }
     }
 
     fn end(&mut self, reason: CloseReason) -> CloseReason {
@@ -60,6 +66,21 @@ impl WebSocketReceive {
         Poll::Ready(Err(reason))
     }
 
+    /// Nothing can be read: is the peer still there? Ready when a ping is to be written.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CloseReason>> {
+        let Some(silence) = &mut self.silence else { return Poll::Pending };
+        let shared = &self.shared;
+        let has_read =
+            || shared.open.lock().socket.as_mut().is_some_and(|socket| socket.get_mut().take_read());
+        Poll::Ready(match ready!(silence.poll(cx, has_read)) {
+            Alarm::Ping => {
+                shared.outbox.ping();
+                Ok(())
+            }
+            Alarm::Lost(reason) => Err(reason),
+        })
+    }
+
     fn take(&mut self, payload: Bytes) {
         // Short payloads are copied: what is kept of them must not keep a whole read buffer alive.
         let payload = match payload.len() < SHARED_BYTES_MIN {
@@ -80,7 +101,10 @@ impl ReceiveHalf for WebSocketReceive {
                 return Poll::Ready(Err(reason.clone()));
             }
             match self.poll_socket(cx) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => match ready!(self.poll_silence(cx)) {
+                    Ok(()) => {}
+                    Err(reason) => drop(self.end(reason)),
+                },
                 Poll::Ready(Ok(Message::Text(text))) => self.take(text.into()),
                 Poll::Ready(Ok(Message::Binary(payload))) => self.take(payload),
                 // The library answers pings by itself, and hands out no raw frames.

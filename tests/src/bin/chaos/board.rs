@@ -1,6 +1,6 @@
 //! The board under test, as a host has it, and what a host does for it.
 
-use crate::callers::Book;
+use crate::callers::{Asked, Book};
 use crate::judge::Violations;
 use crate::options::Options;
 use crate::{BACK_MAX, host};
@@ -121,7 +121,9 @@ pub(crate) async fn all_back(
         asking.spawn(async move {
             let mut vain = 0;
             loop {
-                match book.call(&server, number as u32, PROBE_LIMIT, "", &violations).await {
+                let asked =
+                    Asked { server: number as u32, limit: PROBE_LIMIT, leaves_after: None, extra: "" };
+                match book.call(&server, asked, &violations).await {
                     true => return (begun.elapsed(), vain),
                     false => vain += 1,
                 }

@@ -21,6 +21,8 @@ const PAUSE_MS: (u64, u64) = (40, 160);
 /// One call in so many asks for bad manners.
 const BAD_EVERY: u64 = 50;
 const BAD: [&str; 5] = ["noise", "wrong-id", "hollow", "refuse", "cut"];
+/// One caller in so many goes away before its call has ended.
+const LEAVES_EVERY: u64 = 40;
 /// A call that has not ended so long after its deadline will not end.
 const NEVER: Duration = Duration::from_secs(10);
 /// More calls a second than all callers could make.
@@ -38,6 +40,18 @@ enum Claim {
     NotSent,
     Refused,
     Unknown,
+}
+
+/// What a caller asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// The number of the server.
+    pub(crate) server: u32,
+    pub(crate) limit: Duration,
+    /// When the caller goes away, unless it is done by then.
+    pub(crate) leaves_after: Option<Duration>,
+    /// More members of the arguments, each after a comma.
+    pub(crate) extra: &'a str,
 }
 
 /// What became of every call.
@@ -67,14 +81,8 @@ impl Book {
     }
 
     /// Makes one call and notes what became of it; true when it was answered.
-    pub(crate) async fn call(
-        &self,
-        server: &ConnHandle,
-        server_number: u32,
-        limit: Duration,
-        extra: &str,
-        violations: &Violations,
-    ) -> bool {
+    pub(crate) async fn call(&self, server: &ConnHandle, asked: Asked<'_>, violations: &Violations) -> bool {
+        let Asked { server: server_number, limit, leaves_after, extra } = asked;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let Some(claim) = self.claims.get(number as usize) else {
             violations.add("the book of calls is full".into());
@@ -85,7 +93,12 @@ impl Book {
         let arguments = format!(r#"{{"n":{number}{extra}}}"#);
         let begun = Instant::now();
         let calling = server.call_tool("echo", &arguments, CallOptions::with_timeout(limit));
-        let ended = timeout(limit + NEVER, calling).await;
+        let ended = timeout(leaves_after.unwrap_or(limit + NEVER), calling).await;
+        if ended.is_err() && leaves_after.is_some() {
+            claim.store(Claim::Unknown as u8, Ordering::Relaxed);
+            self.count("left by its caller");
+            return false;
+        }
         self.note_overshoot(begun.elapsed().saturating_sub(limit));
         let Ok(ended) = ended else {
             violations.add(format!("call {number} to {} never ended", server.name()));
@@ -248,7 +261,10 @@ async fn call_on(
         if random.once_in(BAD_EVERY) {
             extra.push_str(&format!(r#","manner":"{}""#, BAD[random.below(BAD.len())]));
         }
-        book.call(&servers[number], number as u32, limit, &extra, violations).await;
+        let leaves = random.once_in(LEAVES_EVERY);
+        let leaves_after = leaves.then(|| Duration::from_millis(random.between(0, WORK_MS.1)));
+        let asked = Asked { server: number as u32, limit, leaves_after, extra: &extra };
+        book.call(&servers[number], asked, violations).await;
         let pause = Duration::from_millis(random.between(PAUSE_MS.0, PAUSE_MS.1));
         let _ = timeout(pause, over.notified()).await;
     }

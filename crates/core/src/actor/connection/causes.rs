@@ -1,7 +1,7 @@
 //! Why a connection, or an attempt to make one, has ended: in a word for counters, in a text for people.
 
 use crate::machine::Event;
-use crate::port::{CloseReason, IoKind, Unreachable};
+use crate::port::CloseReason;
 use std::borrow::Cow;
 
 /// The end of a generation.
@@ -18,7 +18,8 @@ pub(super) fn ending(event: &Event, board_closes: bool) -> Option<Ending> {
     let ours = |word, text| Some(Ending { word, text: Cow::Borrowed(text), signal: None });
     match event {
         Event::ConnectFailed(_, reason) | Event::Down { reason, .. } => {
-            Some(Ending { word: word(reason), text: Cow::Owned(reason.to_string()), signal: signal(reason) })
+            let signal = reason.signal().map(|signal| signal.as_str());
+            Some(Ending { word: word(reason), text: Cow::Owned(reason.to_string()), signal })
         }
         Event::Reconnect => ours("asked-for", "a new connection was asked for"),
         Event::Disable if board_closes => ours("closed", "the board is closed"),
@@ -51,40 +52,5 @@ fn word(reason: &CloseReason) -> &'static str {
         CloseReason::NotRpc { .. } | CloseReason::NoReply | CloseReason::Protocol(_) => "protocol",
         CloseReason::TooLarge { .. } => "too-large",
         CloseReason::Cancelled => "closed",
-    }
-}
-
-/// The name of the terminal signal that a reason is (behaviour profile §4).
-fn signal(reason: &CloseReason) -> Option<&'static str> {
-    match reason {
-        CloseReason::Io { kind, .. } => match kind {
-            IoKind::Reset => Some("ECONNRESET"),
-            IoKind::TimedOut => Some("ETIMEDOUT"),
-            IoKind::BrokenPipe => Some("EPIPE"),
-            IoKind::BodyStalled => Some("Body Timeout Error"),
-            IoKind::BodyCut => Some("terminated"),
-            IoKind::StreamLost => Some("SSE stream disconnected"),
-            IoKind::ResumeGivenUp => Some("Failed to reconnect SSE stream"),
-            IoKind::Closed | IoKind::Other => None,
-        },
-        CloseReason::Unreachable { kind, .. } => match kind {
-            Unreachable::Refused => Some("ECONNREFUSED"),
-            Unreachable::NoRoute => Some("EHOSTUNREACH"),
-            Unreachable::TimedOut => Some("ETIMEDOUT"),
-            Unreachable::Dns | Unreachable::Tls | Unreachable::Proxy => None,
-        },
-        CloseReason::Spawn { .. }
-        | CloseReason::Ended { .. }
-        | CloseReason::ConnectTimedOut { .. }
-        | CloseReason::Status { .. }
-        | CloseReason::SessionExpired { .. }
-        | CloseReason::AuthRequired { .. }
-        | CloseReason::InsufficientScope { .. }
-        | CloseReason::Redirect { .. }
-        | CloseReason::NotRpc { .. }
-        | CloseReason::NoReply
-        | CloseReason::TooLarge { .. }
-        | CloseReason::Protocol(_)
-        | CloseReason::Cancelled => None,
     }
 }
