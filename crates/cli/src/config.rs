@@ -5,6 +5,7 @@ use callboard::load::describe::problem_json;
 use callboard::load::{LoadOptions, Loaded, Place, Problem, Warning, load};
 use callboard::{Admission, AdmissionRules, ServerSpec, Settings};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The setting of how often a first connect to a remote server is tried again.
@@ -18,6 +19,8 @@ pub(crate) struct Config {
     pub(crate) admission: Admission,
     /// Numbers and switches.
     pub(crate) settings: Settings,
+    /// The text of each setting that was set, as it was set: without what a command changes for itself.
+    pub(crate) setting_texts: BTreeMap<&'static str, String>,
     /// Files, entries and settings that do not count.
     pub(crate) problems: Vec<Problem>,
     /// Oddities.
@@ -47,6 +50,7 @@ impl Config {
         Config {
             admission: callboard::admit_by(loaded.entries, &rules),
             settings,
+            setting_texts: loaded.setting_texts,
             problems: loaded.problems,
             warnings: loaded.warnings,
             places: loaded.places,
