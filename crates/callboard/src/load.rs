@@ -124,6 +124,8 @@ pub struct Loaded {
     pub settings: Settings,
     /// Where each setting that is not a default was set: `FILE:LINE`, or the variable.
     pub setting_origins: BTreeMap<&'static str, String>,
+    /// The text of each setting that is not a default, as [`Settings::set`] reads it.
+    pub setting_texts: BTreeMap<&'static str, String>,
     /// What is wrong, one item for each file, entry or setting that does not count.
     pub problems: Vec<Problem>,
     /// What is odd and stops nothing.
@@ -336,11 +338,12 @@ impl<'a> Reader<'a> {
         self.warnings.append(&mut variables.warnings);
         // The first file counts most, and variables before all files.
         let layers = self.layers.into_iter().rev().chain([variables.layer]);
-        let (settings, setting_origins) = settings::merge(layers);
+        let settings::Merged { settings, origins, texts } = settings::merge(layers);
         Loaded {
             entries: self.entries,
             settings,
-            setting_origins,
+            setting_origins: origins,
+            setting_texts: texts,
             problems: self.problems,
             warnings: self.warnings,
             places: self.places,

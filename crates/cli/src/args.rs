@@ -74,6 +74,8 @@ pub(crate) enum Command {
     Builtin(BuiltinArgs),
     /// See it work with three built-in servers: no network, no configuration
     Demo,
+    /// Play a scenario with the configured servers, simulated: what happens when they flap, hang or die
+    Sim(SimArgs),
     /// Check the surroundings, the configuration and every server
     Doctor,
     /// Print a completion script
@@ -308,11 +310,33 @@ pub(crate) struct BuiltinArgs {
     pub(crate) args: Vec<String>,
 }
 
+/// Arguments of `sim`.
+#[derive(Debug, Args)]
+pub(crate) struct SimArgs {
+    /// The scenario: a TOML file that says what goes wrong with which server
+    pub(crate) file: PathBuf,
+    /// Draw everything from this seed instead of the file's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub(crate) seed: Option<u64>,
+    /// Write pictures and sums into this folder: report.html and report.json
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+    /// Simulate so many hours instead of the file's duration_ms; 0.5 is half an hour
+    #[arg(long, value_name = "H", value_parser = hours)]
+    pub(crate) hours: Option<f64>,
+}
+
 /// Arguments of `completion`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// Reads a number of hours that a world can live.
+fn hours(text: &str) -> Result<f64, String> {
+    let hours: Option<f64> = text.parse().ok().filter(|hours| (0.001..=720.0).contains(hours));
+    hours.ok_or_else(|| format!("{text:?} is no number of hours between 0.001 and 720"))
 }
 
 /// Reads `500ms`, `10s`, `2m`, `1h`, or a plain number of seconds.

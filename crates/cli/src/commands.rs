@@ -15,6 +15,7 @@ mod prompts;
 mod reconnect;
 mod resources;
 mod result;
+mod sim;
 mod status;
 mod target;
 mod tools;
@@ -49,6 +50,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<(), CliError> {
         Command::Prompt(args) => prompts::prompt(app, args).await,
         Command::Config(command) => config::config(app, command),
         Command::Demo => demo::demo(app).await,
+        Command::Sim(args) => sim::sim(app, args).await,
         Command::Doctor => doctor::doctor(app).await,
         Command::Completion(args) => completion::completion(app, args.shell),
         Command::Version => version::version(app),

@@ -19,6 +19,8 @@ pub(crate) struct Config {
     pub(crate) admission: Admission,
     /// Numbers and switches.
     pub(crate) settings: Settings,
+    /// The text of each setting that was set, as it was set: without what a command changes for itself.
+    pub(crate) setting_texts: BTreeMap<&'static str, String>,
     /// Files, entries and settings that do not count.
     pub(crate) problems: Vec<Problem>,
     /// Oddities.
@@ -51,6 +53,7 @@ impl Config {
         Config {
             admission: callboard::admit_by(loaded.entries, &rules),
             settings,
+            setting_texts: loaded.setting_texts,
             problems: loaded.problems,
             warnings: loaded.warnings,
             places: loaded.places,
