@@ -17,6 +17,19 @@ use tokio::time::{Instant, sleep_until};
 const LOOK_INTERVAL: Duration = Duration::from_millis(400);
 
 /// The configuration that a board runs with, and the files it came from.
+///
+/// ```no_run
+/// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+/// use callboard::{Board, load::LoadOptions, reload::Reloader};
+///
+/// let mut reloader = Reloader::new(LoadOptions::of_process()?);
+/// let board = Board::builder().servers(reloader.loaded().entries.clone()).build().await?;
+/// loop {
+///     reloader.changed().await;
+///     println!("{:?}", reloader.reload(&board, |loaded| loaded.entries.clone()).await);
+/// }
+/// # }
+/// ```
 pub struct Reloader {
     options: LoadOptions,
     loaded: Loaded,

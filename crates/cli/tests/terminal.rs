@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Home, builtin, hanging};
+use common::{Home, builtin, finish, hanging};
 use serde_json::json;
 use std::fs::File;
 use std::io::Read;
@@ -26,6 +26,11 @@ fn terminal() -> (File, OwnedFd) {
         libc::openpty(&raw mut ours, &raw mut theirs, std::ptr::null_mut(), std::ptr::null(), &raw const size)
     };
     assert_eq!(opened, 0, "a terminal");
+    // A program that holds our end itself would never see the terminal close.
+    for end in [ours, theirs] {
+        // SAFETY: the descriptor is open, and the call takes plain numbers.
+        assert_eq!(unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) }, 0);
+    }
     // SAFETY: both were just opened and belong to nobody else.
     unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
@@ -34,7 +39,7 @@ fn terminal() -> (File, OwnedFd) {
 struct Drawn {
     child: Child,
     text: Arc<Mutex<String>>,
-    reader: std::thread::JoinHandle<()>,
+    reader: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Drawn {
@@ -54,7 +59,7 @@ impl Drawn {
                 drawn.lock().expect("not poisoned").push_str(&String::from_utf8_lossy(&bytes[..n]));
             }
         });
-        Drawn { child, text, reader }
+        Drawn { child, text, reader: Some(reader) }
     }
 
     fn text(&self) -> String {
@@ -86,6 +91,7 @@ impl Drawn {
     }
 
     fn end(mut self, home: &Home) -> String {
+        let reader = self.reader.take().expect("it ends once");
         let pid = libc::pid_t::try_from(self.child.id()).expect("a pid");
         let sent = Instant::now();
         // SAFETY: kill takes plain numbers and touches no memory of ours.
@@ -99,9 +105,16 @@ impl Drawn {
         };
         assert_eq!(code, Some(130));
         home.assert_nothing_left();
-        self.reader.join().expect("reads to the end");
-        let text = self.text.lock().expect("not poisoned").clone();
-        text
+        reader.join().expect("reads to the end");
+        self.text()
+    }
+}
+
+impl Drop for Drawn {
+    /// A test that fails leaves nothing either.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -136,4 +149,22 @@ fn ctrl_c_before_anything_has_settled_gives_the_terminal_back() {
     drawn.wait_for("it is shown", |lines| lines.iter().any(|line| line.starts_with("hang")));
     let text = drawn.end(&home);
     assert!(text.contains(LEAVE), "{text:?}");
+}
+
+#[test]
+fn a_terminal_that_is_closed_ends_what_was_drawn_on_it() {
+    let home = Home::with(json!({ "time": builtin(&["time"]) }));
+    for words in [&["status", "--watch"][..], &["events"]] {
+        let (mut ours, theirs) = terminal();
+        let mut command = home.command(words);
+        command.stdout(theirs).stderr(Stdio::piped());
+        let child = command.spawn().expect("starts");
+        drop(command);
+        let mut bytes = [0; 4096];
+        assert!(ours.read(&mut bytes).expect("something is shown") > 0);
+        drop(ours);
+        let run = finish(child, Instant::now());
+        assert!(!run.stderr.contains("panicked"), "{run:?}");
+        home.assert_nothing_left();
+    }
 }

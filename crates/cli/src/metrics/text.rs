@@ -83,6 +83,18 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
+    fn the_readme_names_every_metric() {
+        let registry = Arc::new(Registry::default());
+        with_local_recorder(&Handle(registry.clone()), callboard::describe_metrics);
+        let readme = include_str!("../../../../README.md");
+        let named = registry.help.lock();
+        assert!(named.len() > 10);
+        for name in named.keys() {
+            assert!(readme.contains(&format!("| `{name}` |")), "{name}");
+        }
+    }
+
+    #[test]
     fn every_kind_is_told_as_the_format_wants_it() {
         let registry = Arc::new(Registry::default());
         with_local_recorder(&Handle(registry.clone()), || {
