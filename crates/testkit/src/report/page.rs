@@ -147,10 +147,7 @@ fn broken_row(broken: &Broken) -> String {
 }
 
 fn replay(summary: &Summary) -> String {
-    let with = match summary.replay.contains("HOURS") {
-        true => " with the hours of this run",
-        false => " with the scenario of this run",
-    };
+    let with = if summary.replay.contains(" FILE ") { " with the scenario of this run" } else { "" };
     format!("<code class=\"command\">{}</code>{with}", escaped(&summary.replay))
 }
 
@@ -162,6 +159,10 @@ fn tiles(summary: &Summary) -> String {
         0 => "–".to_owned(),
         kib => format!("{:.1} MiB", kib as f64 / 1_024.0),
     };
+    let gap = match storm.gap_max_ms {
+        0 => "no gap between attempts".to_owned(),
+        longest => format!("longest gap {}", duration(longest)),
+    };
     let tiles = [
         ("servers", count(summary.servers.len() as u64), format!("{} away at once", count(storm.away_max))),
         (
@@ -171,7 +172,7 @@ fn tiles(summary: &Summary) -> String {
         ),
         ("calls", count(totals.calls), format!("{} answered", percent(totals.ok, totals.calls))),
         ("dials", count(totals.dials), format!("{} within one second", count(storm.dials_per_second_max))),
-        ("reconnects", count(reconnects), format!("longest gap {}", duration(storm.gap_max_ms))),
+        ("reconnects", count(reconnects), gap),
         (
             "longest step",
             duration(totals.longest_step_real_ms),
@@ -219,12 +220,23 @@ fn outcomes(summary: &Summary) -> String {
 
 fn storm_says(summary: &Summary) -> String {
     let storm = &summary.storm;
+    let dials = match storm.dials {
+        0 => return "When servers were dialed, and how long they waited in between.".to_owned(),
+        1 => "1 dial".to_owned(),
+        many => format!("{} dials", count(many)),
+    };
+    let gaps = match storm.gap_max_ms {
+        0 => "No server waited from one attempt to the next without a connection in between.".to_owned(),
+        longest => format!(
+            "Half of the gaps between attempts were no longer than {}, the longest was {}.",
+            duration(storm.gap_p50_ms),
+            duration(longest)
+        ),
+    };
     format!(
-        "{} dials; the most within one second were {}, from {} on. Half of the gaps between attempts were no longer than {}.",
-        count(storm.dials),
+        "{dials}; the most within one second: {}, from {} on. {gaps}",
         count(storm.dials_per_second_max),
         moment(storm.peak_at_ms, 1_000),
-        duration(storm.gap_p50_ms),
     )
 }
 
