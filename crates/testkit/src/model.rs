@@ -249,6 +249,10 @@ impl Life {
         }
         if self.possible.note(outcome, now, &self.numbers.limits) {
             self.may_end_ms = Some(now);
+            if outcome == Outcome::Harmless {
+                // The last terminal failure is what ends it.
+                self.causes.push((now, Cause::Passing { retry_after_ms: 0 }));
+            }
         }
         self.sure.note(outcome, now, &self.numbers.limits)
     }

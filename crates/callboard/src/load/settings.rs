@@ -145,7 +145,7 @@ pub(super) fn merge(layers: impl IntoIterator<Item = Layer>) -> Merged {
         let accepted = made.settings.set(key, &text).is_ok();
         debug_assert!(accepted, "{key} was checked in its layer");
         made.origins.insert(key, value.origin().unwrap_or_default().to_owned());
-        made.texts.insert(key, text);
+        made.texts.insert(key, text.trim().to_owned());
     }
     made
 }

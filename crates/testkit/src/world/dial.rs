@@ -3,7 +3,7 @@
 use super::decide::{Act, refusal_at};
 use super::line::{Line, Mark, Next, What};
 use super::{State, World};
-use crate::model::{Cause, Stand};
+use crate::model::{Cause, Outcome, Stand};
 use crate::rng::Rng;
 use crate::scenario::{Fault, HangPhase, Transport};
 use callboard_core::port::{
@@ -244,7 +244,11 @@ impl End {
         });
         if let Err(reason) = &result {
             state.books.note(now, format_args!("{server} exchange fails: {reason}"));
-            state.saw(server, generation, now, reason);
+            // A connection that is in use does not end for what only fails one request.
+            let is_in_use = matches!(state.books.stand(server), Stand::Connected { .. });
+            if !is_in_use || matches!(Outcome::of(Some(reason)), Outcome::Terminal | Outcome::Certain) {
+                state.saw(server, generation, now, reason);
+            }
         }
         if let Err(CloseReason::Status { retry_after: Some(asked), .. }) = &result
             && matches!(state.books.stand(server), Stand::Connected { .. })

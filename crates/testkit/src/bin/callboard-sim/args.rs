@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const HELP: &str = "\
 usage: callboard-sim [--seeds A..B] [--servers N] [--hours H] [--scenario FILE]â€¦ [--replay FILE] [--storm N]
                      [--twice] [--json] [--quiet] [--sums] [--memory] [--shrink] [--trace FILE]
+                     [--report DIR]
 
   --seeds A..B     generated scenarios of these seeds, both included (1..10)
   --servers N      servers of each (50)
@@ -21,6 +22,7 @@ usage: callboard-sim [--seeds A..B] [--servers N] [--hours H] [--scenario FILE]â
   --memory         looks for growth of memory (and keeps no record of single calls)
   --shrink         makes the scenario of a bad run smaller and prints it
   --trace FILE     writes the lines of the trace
+  --report DIR     writes a page and a JSON file for each run, to open without a network
 ";
 
 /// What was asked for.
@@ -39,6 +41,7 @@ pub(crate) struct Args {
     memory: bool,
     pub(crate) shrink: bool,
     pub(crate) trace: Option<String>,
+    pub(crate) report: Option<PathBuf>,
 }
 
 /// One scenario to run.
@@ -64,6 +67,7 @@ impl Args {
             memory: false,
             shrink: false,
             trace: None,
+            report: None,
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -76,6 +80,7 @@ impl Args {
                 "--replay" => args.replay = Some(value()?.into()),
                 "--storm" => args.storm = Some(number(&value()?)?),
                 "--trace" => args.trace = Some(value()?),
+                "--report" => args.report = Some(value()?.into()),
                 "--twice" => args.twice = true,
                 "--json" => args.json = true,
                 "--quiet" => args.quiet = true,

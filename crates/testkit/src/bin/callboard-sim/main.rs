@@ -4,7 +4,7 @@ mod args;
 mod memory;
 
 use args::{Args, Task};
-use callboard_testkit::{Instruments, Recording, Scenario, run_with, shrink};
+use callboard_testkit::{Instruments, Recording, Scenario, report, run_with, shrink};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -59,6 +59,9 @@ fn run_all(args: &Args) -> Result<usize, String> {
         }
         sums.add(&recording);
         tell(args, task, &recording);
+        if let Some(folder) = &args.report {
+            write_report(folder, &task.name, &recording)?;
+        }
         if is_bad {
             bad += 1;
             if args.shrink && !recording.broken.is_empty() {
@@ -149,6 +152,18 @@ fn tell(args: &Args, task: &Task, recording: &Recording) {
         let server = broken.server.as_deref().unwrap_or("-");
         println!("  BROKEN {} at {} ms, server {server}: {}", broken.invariant, broken.at_ms, broken.detail);
     }
+}
+
+/// Writes what a run looked like.
+fn write_report(folder: &Path, name: &str, recording: &Recording) -> Result<(), String> {
+    let stem: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let write = |ending: &str, text: String| {
+        let path = folder.join(format!("{stem}.{ending}"));
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    write("html", report::html(recording))?;
+    write("json", report::json(recording))
 }
 
 fn tell_smallest(scenario: &Scenario) {
