@@ -5,10 +5,14 @@ mod completion;
 mod config;
 mod demo;
 mod doctor;
+mod events;
 mod gather;
 mod get;
 mod list;
+mod live;
+mod logs;
 mod prompts;
+mod reconnect;
 mod resources;
 mod result;
 mod sim;
@@ -17,6 +21,7 @@ mod target;
 mod tools;
 mod version;
 mod watch;
+mod why;
 
 use crate::app::App;
 use crate::args::Command;
@@ -28,7 +33,14 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<(), CliError> {
         Command::List(args) if args.health => status::status(app).await,
         Command::List(_) => list::list(app),
         Command::Get(args) => get::get(app, &args.name).await,
-        Command::Status(args) if args.watch => watch::watch(app).await,
+        Command::Status(args) if args.watch => watch::watch(app, &args.live).await,
+        Command::Why(args) => why::why(app, &args.name).await,
+        Command::Reconnect(args) => reconnect::reconnect(app, args).await,
+        Command::Logs(args) => logs::logs(app, args).await,
+        Command::Events(args) => events::events(app, args).await,
+        Command::Status(args) if args.live.metrics_listen.is_some() => {
+            Err(CliError::usage("--metrics-listen is for commands that go on").hint("add --watch"))
+        }
         Command::Status(_) => status::status(app).await,
         Command::Tools(args) => tools::tools(app, args).await,
         Command::Call(args) => call::call(app, args).await,

@@ -27,6 +27,8 @@ pub(crate) struct Config {
     pub(crate) warnings: Vec<Warning>,
     /// Every place looked at.
     pub(crate) places: Vec<Place>,
+    /// The line at which each entry begins, by file and name.
+    pub(crate) lines: BTreeMap<(String, String), usize>,
     /// The root of the repository, or the folder itself.
     pub(crate) project_folder: PathBuf,
     /// Knows the secrets of all entries.
@@ -39,8 +41,9 @@ impl Config {
         Config::of(load(surroundings))
     }
 
-    fn of(loaded: Loaded) -> Config {
-        let mut scrubber = Scrubber::default();
+    /// What was loaded, as the commands look at it.
+    pub(crate) fn of(loaded: Loaded) -> Config {
+        let scrubber = Scrubber::default();
         loaded.entries.iter().for_each(|entry| scrubber.learn(entry));
         let mut settings = loaded.settings;
         if !loaded.setting_origins.contains_key(CONNECT_RETRIES_MAX) {
@@ -54,6 +57,7 @@ impl Config {
             problems: loaded.problems,
             warnings: loaded.warnings,
             places: loaded.places,
+            lines: loaded.lines,
             project_folder: loaded.project_folder,
             scrubber,
         }
