@@ -102,6 +102,14 @@ fn settings_and_limits_of_the_configuration_hold() {
         "{plain}call_timeout_ms = 4000\n[reconnect]\nbackoff_ms_initial = 100\nbackoff_ms_max = 200\nattempts_max = 500"
     );
     let configured = document(&quick, scenario);
+    // An entry's own limit of a connect ends an attempt that hangs.
+    let hangs = "duration_ms = 60000\nconnect_all = true\n[[servers]]\nname = 'a'\n\
+        faults = [{ kind = 'hang', from_ms = 0, until_ms = 60000, percent = 100, phase = 'handshake' }]\n";
+    let trying_ms = |config: &str| {
+        document(config, hangs)["servers"][0]["state_ms"]["dialing"].as_u64().expect("a number")
+    };
+    let hasty = trying_ms(&format!("{plain}connect_timeout_ms = 500\n"));
+    assert!((500..10_000).contains(&hasty) && trying_ms(plain) >= 30_000, "{hasty}");
     // From the configuration: gaps of at most 200 ms, and callers that wait four seconds.
     assert!(usual >= 2_000 && gap(&configured) < 2_000, "{usual}, {configured}");
     assert_eq!(configured["outcomes"]["timed-out"]["max_ms"], 4_000, "{configured}");
@@ -131,6 +139,22 @@ fn a_bad_scenario_exits_2_and_names_line_key_and_fix() {
     let busy = "[[servers]]\nname = 'x'\n[[servers]]\nname = 'files'\n\
                 faults = [{ kind = 'busy', from_ms = 0, until_ms = 9, retry_after_s = 1 }]";
     check(busy, ":4: ", "fit together");
+    // Told by its place, not by whose name is part of another's.
+    let flap = "[[servers]]\nname = 'i'\n\n[[servers]]\nname = 'files'\n\
+                faults = [{ kind = 'flap', from_ms = 1, until_ms = 9, every_ms = 3, down_ms = 1 }]";
+    check(flap, ":5: ", "fit together");
+    check("[[servers]]\nname = 'files'\n[[servers]]\nname = 'files'", ":4: ", "fit together");
+    check("[[servers]]\nname = 'files'\nconnect_timeout_ms = 0", ":2: ", "fit together");
+    let inline = "servers = [\n  { name = 'files' },\n  { name = 'child', answer_ms = [5, 1] },\n]";
+    check(inline, ":3: ", "fit together");
+    check("title = 'x'\n[settings]\n'x.y' = '1'", ":3: ", "fit together");
+    check("title = 'x'\nduration_ms = 0", ":2: ", "fit together");
+    check(
+        "[[callers]]\nservers = ['githbu']\nthink_ms = [1, 2]\ntimeout_ms = [1, 2]",
+        ":1: ",
+        "fit together",
+    );
+    check("[[actions]]\nat_ms = 1\nserver = 'githbu'\ndo = 'reconnect'", ":1: ", "fit together");
     let run = home.run(&["sim", "nowhere.toml"]).exits(2);
     assert!(run.stderr.contains("nowhere.toml") && run.stderr.contains("\nhint: "), "{run:?}");
     home.run(&["sim", "x", "--hours", "0"]).exits(1);

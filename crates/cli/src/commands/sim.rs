@@ -25,7 +25,6 @@ pub(super) async fn sim(app: &App, args: SimArgs) -> Result<(), CliError> {
     let config = app.config();
     config.warn(&app.screen);
     let setup = Setup::of(config);
-    setup.left_out.iter().for_each(|note| app.screen.warn(note));
     let (scenario, notes) = file::scenario(&args, &text, &setup)?;
     notes.iter().for_each(|note| app.screen.warn(note));
     let recording = played(scenario, &args.file).await?;

@@ -147,10 +147,7 @@ fn broken_row(broken: &Broken) -> String {
 }
 
 fn replay(summary: &Summary) -> String {
-    let with = match summary.replay.contains("HOURS") {
-        true => " with the hours of this run",
-        false => " with the scenario of this run",
-    };
+    let with = if summary.replay.contains(" FILE ") { " with the scenario of this run" } else { "" };
     format!("<code class=\"command\">{}</code>{with}", escaped(&summary.replay))
 }
 

@@ -1,5 +1,7 @@
 //! The scenario of a person: a file that says what goes wrong, laid over the servers that are configured.
 
+mod blame;
+
 use crate::args::SimArgs;
 use crate::config::Config;
 use crate::output::{CliError, Exit, nearest};
@@ -9,6 +11,7 @@ use callboard_testkit::{CallerPlan, Scenario, ScenarioError, ServerPlan, SimEra,
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use toml::Spanned;
 
 /// How long a world lives when neither the file nor the command line says so.
 const DURATION_MS: u64 = 3_600_000;
@@ -36,6 +39,7 @@ const KEYS: &[&str] = &[
     "answer_ms",
     "dial_ms",
     "in_flight_max",
+    "connect_timeout_ms",
     "denied",
     "faults",
     "kind",
@@ -64,17 +68,17 @@ const KEYS: &[&str] = &[
 struct File {
     title: Option<String>,
     seed: Option<u64>,
-    duration_ms: Option<u64>,
+    duration_ms: Option<Spanned<u64>>,
     #[serde(default)]
     connect_all: bool,
     #[serde(default)]
-    settings: BTreeMap<String, String>,
+    settings: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
     servers: Vec<ServerPlan>,
     #[serde(default)]
-    callers: Vec<CallerPlan>,
+    callers: Vec<Spanned<CallerPlan>>,
     #[serde(default)]
-    actions: Vec<UserAction>,
+    actions: Vec<Spanned<UserAction>>,
 }
 
 /// The configured servers as the world knows them.
@@ -82,8 +86,6 @@ struct File {
 pub(super) struct Setup {
     servers: Vec<Configured>,
     settings: BTreeMap<String, String>,
-    /// What of the configuration is not simulated.
-    pub(super) left_out: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -100,12 +102,6 @@ impl Setup {
             setup.settings.insert((*key).to_owned(), text.clone());
         }
         for entry in config.servers() {
-            if entry.options.connect_timeout_ms.is_some() {
-                setup.left_out.push(format!(
-                    "{}: its own connect timeout is not simulated; connect.timeout_ms holds",
-                    entry.name
-                ));
-            }
             setup.servers.push(Configured {
                 plan: plan(&entry),
                 call_timeout_ms: entry.options.call_timeout_ms.unwrap_or(CALL_TIMEOUT_MS).max(1),
@@ -127,6 +123,7 @@ fn plan(entry: &ServerSpec) -> ServerPlan {
     };
     let mut plan = ServerPlan::new(entry.name.as_str(), transport);
     plan.in_flight_max = entry.options.in_flight_max;
+    plan.connect_timeout_ms = entry.options.connect_timeout_ms;
     plan.era = match entry.options.protocol_era {
         EraPin::Pinned(Era::Modern) => SimEra::Modern,
         EraPin::Pinned(Era::Legacy) | EraPin::Auto => SimEra::Legacy,
@@ -147,26 +144,39 @@ pub(super) fn scenario(
     let parsed =
         toml::from_str::<File>(text).and_then(|file| Ok((file, toml::from_str::<toml::Table>(text)?)));
     let (file, table) = parsed.map_err(|error| misread(&name, text, error.message(), error.span()))?;
-    let (servers, notes) = servers(file.servers, &table, setup);
-    let callers = if file.callers.is_empty() { callers(&servers, setup) } else { file.callers };
+    let (servers, notes) = servers(file.servers.clone(), &table, setup);
+    let callers = if file.callers.is_empty() { callers(&servers, setup) } else { values(&file.callers) };
     let hours = args.hours.map(|hours| (hours * 3_600_000.0) as u64);
     let stem = args.file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let mut settings = setup.settings.clone();
-    settings.extend(file.settings);
+    settings.extend(file.settings.iter().map(|(key, text)| (key.clone(), text.get_ref().clone())));
+    let duration_ms = file.duration_ms.as_ref().map(|duration_ms| *duration_ms.get_ref());
     let scenario = Scenario {
-        title: file.title.or(stem).unwrap_or_default(),
+        title: file.title.clone().or(stem).unwrap_or_default(),
         seed: args.seed.or(file.seed).unwrap_or_default(),
-        duration_ms: hours.or(file.duration_ms).unwrap_or(DURATION_MS),
+        duration_ms: hours.or(duration_ms).unwrap_or(DURATION_MS),
         connect_all: file.connect_all,
         settings,
         servers,
         callers,
-        actions: file.actions,
+        actions: values(&file.actions),
     };
-    match Scenario::from_toml(&scenario.to_toml()) {
-        Ok(_) => Ok((scenario, notes)),
-        Err(error) => Err(misfit(&name, text, &scenario, &error)),
+    match judged(&scenario) {
+        Ok(()) => Ok((scenario, notes)),
+        Err(error) => {
+            let line = blame::place(text, &file, &scenario).map(|place| line_of(text, place));
+            Err(misfit(&name, line, &scenario, &error))
+        }
     }
+}
+
+fn values<T: Clone>(written: &[Spanned<T>]) -> Vec<T> {
+    written.iter().map(|part| part.get_ref().clone()).collect()
+}
+
+/// Whether it could be played.
+fn judged(scenario: &Scenario) -> Result<(), ScenarioError> {
+    Scenario::from_toml(&scenario.to_toml()).map(drop)
 }
 
 /// The configured servers, each with what the file says of it, then the servers of the file alone.
@@ -195,6 +205,7 @@ fn servers(mut plans: Vec<ServerPlan>, table: &toml::Table, setup: &Setup) -> (V
             plan.era = configured.era;
         }
         plan.in_flight_max = plan.in_flight_max.or(configured.in_flight_max);
+        plan.connect_timeout_ms = plan.connect_timeout_ms.or(configured.connect_timeout_ms);
         all.push(plan.clone());
     }
     let mut notes = Vec::new();
@@ -235,8 +246,7 @@ fn misread(file: &str, text: &str, message: &str, span: Option<Range<usize>>) ->
         return bad(format!("{file}: {message}"), HINT.to_owned());
     };
     let start = span.start.min(text.len());
-    let before = text.get(..start).unwrap_or_default();
-    let line = before.matches('\n').count() + 1;
+    let line = line_of(text, start);
     let whole = text.lines().nth(line - 1).unwrap_or_default().trim();
     let word = text.get(span).unwrap_or_default().trim();
     let is_key = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
@@ -253,22 +263,20 @@ fn misread(file: &str, text: &str, message: &str, span: Option<Range<usize>>) ->
     bad(format!("{file}:{line}: {key}: {message}"), hint)
 }
 
-/// What does not fit together. The line is that of the first server that is spoken of.
-fn misfit(file: &str, text: &str, scenario: &Scenario, error: &ScenarioError) -> CliError {
-    let message = error.to_string();
-    let mut names = scenario.servers.iter().map(|plan| plan.name.as_str());
-    let spoken_of = names.find(|name| message.contains(name));
-    let line = spoken_of.and_then(|name| {
-        text.lines().position(|line| line.contains(name) && line.trim_start().starts_with("name"))
-    });
-    let line = line.map(|line| format!(":{}", line + 1)).unwrap_or_default();
+fn line_of(text: &str, place: usize) -> usize {
+    text.get(..place).unwrap_or_default().matches('\n').count() + 1
+}
+
+/// What does not fit together, with the first line at which it does not.
+fn misfit(file: &str, line: Option<usize>, scenario: &Scenario, error: &ScenarioError) -> CliError {
     let hint = match scenario.servers.is_empty() {
         true => {
             "name servers in the file, or configure some: `callboard config paths` shows where".to_owned()
         }
         false => format!("change the file so that its parts fit together; {HINT}"),
     };
-    bad(format!("{file}{line}: {message}"), hint)
+    let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+    bad(format!("{file}{line}: {error}"), hint)
 }
 
 fn bad(message: String, hint: String) -> CliError {
