@@ -300,9 +300,10 @@ fn missing_of(family: &Family, client: Client, guards: &BTreeSet<u32>) -> String
     if connected != SERVERS.len() { format!("{connected} are connected") } else { String::new() }
 }
 
-/// How many servers the first line of `status --watch --json` calls connected.
+/// How many servers the latest whole line of `status --watch --json` calls connected.
 fn connected_of_report(stdout: &str) -> usize {
-    let Some((line, _)) = stdout.split_once('\n') else { return 0 };
+    let Some((lines, _)) = stdout.rsplit_once('\n') else { return 0 };
+    let line = lines.lines().last().unwrap_or_default();
     let Ok(report) = serde_json::from_str::<Value>(line) else { return 0 };
     let servers = report["servers"].as_array().into_iter().flatten();
     servers.filter(|server| server["state"]["type"] == "connected").count()

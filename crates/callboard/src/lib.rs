@@ -21,6 +21,7 @@
 mod board;
 mod builder;
 pub mod load;
+pub mod reload;
 
 pub use board::{Applied, Board};
 pub use builder::{BoardBuilder, BuildError};
@@ -33,7 +34,7 @@ pub use callboard_core::handler::{
 };
 pub use callboard_core::port::{
     BoxFuture, CloseReason, Delivery, Dialer, EraMemory, EraPin, HttpSpec, IdePlatform, IdeSpec,
-    InProcessSpec, RemoteKind, Scope, ServerName, ServerOptions, ServerSpec, Source, StdioSpec,
+    InProcessSpec, RemoteKind, Scope, ServerName, ServerOptions, ServerSpec, Source, StderrLine, StdioSpec,
     TerminalSignal, TransportKinds, TransportSpec, Unreachable,
 };
 pub use callboard_core::settings::{SettingError, Settings, StartupMode};

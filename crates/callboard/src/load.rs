@@ -13,7 +13,7 @@ mod entry;
 mod expand;
 mod finding;
 mod nearest;
-mod places;
+pub(crate) mod places;
 mod raw;
 mod settings;
 
@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 /// a tenth of this.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The path that means standard input.
-const STANDARD_INPUT: &str = "-";
+pub(crate) const STANDARD_INPUT: &str = "-";
 
 /// Where to look and what to resolve references from.
 #[derive(Clone, Default)]
@@ -124,12 +124,16 @@ pub struct Loaded {
     pub settings: Settings,
     /// Where each setting that is not a default was set: `FILE:LINE`, or the variable.
     pub setting_origins: BTreeMap<&'static str, String>,
+    /// The text of each setting that is not a default, as [`Settings::set`] reads it.
+    pub setting_texts: BTreeMap<&'static str, String>,
     /// What is wrong, one item for each file, entry or setting that does not count.
     pub problems: Vec<Problem>,
     /// What is odd and stops nothing.
     pub warnings: Vec<Warning>,
     /// Every place looked at, in order of precedence.
     pub places: Vec<Place>,
+    /// The line at which each entry begins, by file and name.
+    pub lines: BTreeMap<(String, String), usize>,
     /// The root of the repository, or the working directory outside of one.
     pub project_folder: PathBuf,
 }
@@ -205,6 +209,7 @@ struct Reader<'a> {
     problems: Vec<Problem>,
     warnings: Vec<Warning>,
     places: Vec<Place>,
+    lines: BTreeMap<(String, String), usize>,
 }
 
 impl<'a> Reader<'a> {
@@ -217,6 +222,7 @@ impl<'a> Reader<'a> {
             problems: Vec::new(),
             warnings: Vec::new(),
             places: Vec::new(),
+            lines: BTreeMap::new(),
         }
     }
 
@@ -308,6 +314,9 @@ impl<'a> Reader<'a> {
                 if holder.is_none() {
                     self.holders.insert(name.to_owned(), Holder::Good);
                 }
+                if let Some(file) = spec.source.file.clone() {
+                    self.lines.insert((file, name.to_owned()), raw.line);
+                }
                 self.entries.push(spec);
             }
             // A nearer entry has the name, so that this one would not have counted anyway.
@@ -329,14 +338,16 @@ impl<'a> Reader<'a> {
         self.warnings.append(&mut variables.warnings);
         // The first file counts most, and variables before all files.
         let layers = self.layers.into_iter().rev().chain([variables.layer]);
-        let (settings, setting_origins) = settings::merge(layers);
+        let settings::Merged { settings, origins, texts } = settings::merge(layers);
         Loaded {
             entries: self.entries,
             settings,
-            setting_origins,
+            setting_origins: origins,
+            setting_texts: texts,
             problems: self.problems,
             warnings: self.warnings,
             places: self.places,
+            lines: self.lines,
             project_folder: places::project_folder(&self.options.cwd),
         }
     }

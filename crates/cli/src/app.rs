@@ -4,9 +4,10 @@
 use crate::args::{Cli, Command, Global};
 use crate::config::Config;
 use crate::output::{CliError, Exit, Screen, usage_error};
-use crate::terminal::{Interrupt, TerminalElicitation};
-use crate::{builtin, commands};
+use crate::terminal::{HangUps, Interrupt, TerminalElicitation};
+use crate::{builtin, commands, output};
 use callboard::load::LoadOptions;
+use callboard::reload::Reloader;
 use callboard::{
     Board, BoardBuilder, CallError, CallOptions, ConnHandle, Root, ServerSpec, Settings, StartupMode,
 };
@@ -30,6 +31,7 @@ pub(crate) struct App {
     started: Instant,
     config: OnceLock<Config>,
     board: Arc<OnceLock<Board>>,
+    hang_ups: Arc<HangUps>,
 }
 
 /// The whole program.
@@ -68,8 +70,11 @@ pub(crate) fn main() -> ExitCode {
 /// Runs the command until it ends, a signal comes or the time is up; then closes the board.
 async fn supervise(app: &App, command: Command) -> Result<(), CliError> {
     let board = app.board.clone();
-    let kill = Arc::new(move || kill_children(board.get()));
-    let mut interrupt = Interrupt::listen(kill)
+    let kill = Arc::new(move || {
+        kill_children(board.get());
+        output::restore_terminal();
+    });
+    let mut interrupt = Interrupt::listen(kill, app.hang_ups.clone())
         .map_err(|error| CliError::internal(format!("cannot listen to signals: {error}")))?;
     let outcome = tokio::select! {
         biased;
@@ -144,12 +149,22 @@ impl App {
             started: Instant::now(),
             config: OnceLock::new(),
             board: Arc::new(OnceLock::new()),
+            hang_ups: Arc::default(),
         })
     }
 
     /// The configuration, read on first use. What is wrong in it is warned of once.
     pub(crate) fn config(&self) -> &Config {
         self.config.get_or_init(|| Config::load(&self.surroundings))
+    }
+
+    /// The configuration, read by something that can read it again. For commands that go on: from now on SIGHUP ends
+    /// nothing.
+    pub(crate) fn reloader(&self) -> (Reloader, Arc<HangUps>) {
+        let reloader = Reloader::new(self.surroundings.clone());
+        self.config.get_or_init(|| Config::of(reloader.loaded().clone()));
+        self.hang_ups.want();
+        (reloader, self.hang_ups.clone())
     }
 
     /// The board of this run, with these servers and no others. It is closed when the command ends.
@@ -216,6 +231,11 @@ impl App {
             Some(left) => tokio::time::timeout(left, waiting).await.ok(),
             None => Some(waiting.await),
         }
+    }
+
+    /// How long the command may go on, if that is bounded.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        self.global.timeout
     }
 
     /// Options of a request within `--timeout`.

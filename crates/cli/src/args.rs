@@ -1,6 +1,7 @@
 //! What may be typed, as `cli.md` has it.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -43,6 +44,17 @@ pub(crate) enum Command {
     Get(NameArgs),
     /// Connect to all servers and report
     Status(StatusArgs),
+    /// Connect to a server and explain how it is: configuration, policy, each attempt, what to do
+    Why(NameArgs),
+    /// Connect anew, and report
+    ///
+    /// Nothing runs beside this command, so it is a test of the connection: each server is connected from nothing,
+    /// whatever was known of it, and closed again.
+    Reconnect(NamesArgs),
+    /// Connect to a server and print its stderr and its log messages
+    Logs(LogsArgs),
+    /// Connect to all servers, or the named ones, and print what happens, until Ctrl-C
+    Events(EventsArgs),
     /// List the tools of all servers, or of one
     Tools(ToolsArgs),
     /// Call a tool
@@ -62,6 +74,8 @@ pub(crate) enum Command {
     Builtin(BuiltinArgs),
     /// See it work with three built-in servers: no network, no configuration
     Demo,
+    /// Play a scenario with the configured servers, simulated: what happens when they flap, hang or die
+    Sim(SimArgs),
     /// Check the surroundings, the configuration and every server
     Doctor,
     /// Print a completion script
@@ -81,9 +95,118 @@ pub(crate) struct ListArgs {
 /// Arguments of `status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Go on and tell what happens, until Ctrl-C
+    /// Go on and show each change, until Ctrl-C
+    ///
+    /// On a terminal the table is drawn anew; elsewhere each change is a line, with --json the whole status.
     #[arg(long)]
     pub(crate) watch: bool,
+    /// What commands that go on have in common.
+    #[command(flatten)]
+    pub(crate) live: LiveArgs,
+}
+
+/// What commands that go on have in common. They read the configuration again when a file of it changes, and on
+/// SIGHUP.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LiveArgs {
+    /// Serve metrics for Prometheus at http://ADDR:PORT/metrics; loopback when only a port is given
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = crate::metrics::address)]
+    pub(crate) metrics_listen: Option<SocketAddr>,
+}
+
+/// Names of servers.
+#[derive(Debug, Args)]
+pub(crate) struct NamesArgs {
+    /// The servers
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+}
+
+/// Arguments of `events`.
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// Only these servers
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// End, with exit code 0, as soon as all of them are in this state; with --timeout, exit code 4 if they are not
+    #[arg(long, value_name = "STATE")]
+    pub(crate) until: Option<StateWord>,
+    /// What commands that go on have in common.
+    #[command(flatten)]
+    pub(crate) live: LiveArgs,
+}
+
+/// Arguments of `logs`.
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// The server
+    pub(crate) name: String,
+    /// Go on, until Ctrl-C; without it the command ends once the server is connected, or is not going to be
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Ask the server for log messages of this level and above, and print no others
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) level: Option<LevelWord>,
+    /// What commands that go on have in common.
+    #[command(flatten)]
+    pub(crate) live: LiveArgs,
+}
+
+/// A state of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StateWord {
+    Pending,
+    Connected,
+    Failed,
+    NeedsAuth,
+    Disabled,
+}
+
+impl StateWord {
+    /// The word.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            StateWord::Pending => "pending",
+            StateWord::Connected => "connected",
+            StateWord::Failed => "failed",
+            StateWord::NeedsAuth => "needs-auth",
+            StateWord::Disabled => "disabled",
+        }
+    }
+}
+
+/// A level of the logging capability, the least severe first (RFC 5424 §6.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum LevelWord {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+impl LevelWord {
+    /// The word.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            LevelWord::Debug => "debug",
+            LevelWord::Info => "info",
+            LevelWord::Notice => "notice",
+            LevelWord::Warning => "warning",
+            LevelWord::Error => "error",
+            LevelWord::Critical => "critical",
+            LevelWord::Alert => "alert",
+            LevelWord::Emergency => "emergency",
+        }
+    }
+
+    /// The level of this word.
+    pub(crate) fn of(word: &str) -> Option<LevelWord> {
+        LevelWord::value_variants().iter().copied().find(|level| level.as_str() == word)
+    }
 }
 
 /// The name of a server.
@@ -187,11 +310,33 @@ pub(crate) struct BuiltinArgs {
     pub(crate) args: Vec<String>,
 }
 
+/// Arguments of `sim`.
+#[derive(Debug, Args)]
+pub(crate) struct SimArgs {
+    /// The scenario: a TOML file that says what goes wrong with which server
+    pub(crate) file: PathBuf,
+    /// Draw everything from this seed instead of the file's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub(crate) seed: Option<u64>,
+    /// Write pictures and sums into this folder: report.html and report.json
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+    /// Simulate so many hours instead of the file's duration_ms; 0.5 is half an hour
+    #[arg(long, value_name = "H", value_parser = hours)]
+    pub(crate) hours: Option<f64>,
+}
+
 /// Arguments of `completion`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// Reads a number of hours that a world can live.
+fn hours(text: &str) -> Result<f64, String> {
+    let hours: Option<f64> = text.parse().ok().filter(|hours| (0.001..=720.0).contains(hours));
+    hours.ok_or_else(|| format!("{text:?} is no number of hours between 0.001 and 720"))
 }
 
 /// Reads `500ms`, `10s`, `2m`, `1h`, or a plain number of seconds.

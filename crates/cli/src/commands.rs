@@ -5,17 +5,23 @@ mod completion;
 mod config;
 mod demo;
 mod doctor;
+mod events;
 mod gather;
 mod get;
 mod list;
+mod live;
+mod logs;
 mod prompts;
+mod reconnect;
 mod resources;
 mod result;
+mod sim;
 mod status;
 mod target;
 mod tools;
 mod version;
 mod watch;
+mod why;
 
 use crate::app::App;
 use crate::args::Command;
@@ -27,7 +33,14 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<(), CliError> {
         Command::List(args) if args.health => status::status(app).await,
         Command::List(_) => list::list(app),
         Command::Get(args) => get::get(app, &args.name).await,
-        Command::Status(args) if args.watch => watch::watch(app).await,
+        Command::Status(args) if args.watch => watch::watch(app, &args.live).await,
+        Command::Why(args) => why::why(app, &args.name).await,
+        Command::Reconnect(args) => reconnect::reconnect(app, args).await,
+        Command::Logs(args) => logs::logs(app, args).await,
+        Command::Events(args) => events::events(app, args).await,
+        Command::Status(args) if args.live.metrics_listen.is_some() => {
+            Err(CliError::usage("--metrics-listen is for commands that go on").hint("add --watch"))
+        }
         Command::Status(_) => status::status(app).await,
         Command::Tools(args) => tools::tools(app, args).await,
         Command::Call(args) => call::call(app, args).await,
@@ -37,6 +50,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<(), CliError> {
         Command::Prompt(args) => prompts::prompt(app, args).await,
         Command::Config(command) => config::config(app, command),
         Command::Demo => demo::demo(app).await,
+        Command::Sim(args) => sim::sim(app, args).await,
         Command::Doctor => doctor::doctor(app).await,
         Command::Completion(args) => completion::completion(app, args.shell),
         Command::Version => version::version(app),

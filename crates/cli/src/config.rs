@@ -5,6 +5,7 @@ use callboard::load::describe::problem_json;
 use callboard::load::{LoadOptions, Loaded, Place, Problem, Warning, load};
 use callboard::{Admission, AdmissionRules, ServerSpec, Settings};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The setting of how often a first connect to a remote server is tried again.
@@ -18,12 +19,16 @@ pub(crate) struct Config {
     pub(crate) admission: Admission,
     /// Numbers and switches.
     pub(crate) settings: Settings,
+    /// The text of each setting that was set, as it was set: without what a command changes for itself.
+    pub(crate) setting_texts: BTreeMap<&'static str, String>,
     /// Files, entries and settings that do not count.
     pub(crate) problems: Vec<Problem>,
     /// Oddities.
     pub(crate) warnings: Vec<Warning>,
     /// Every place looked at.
     pub(crate) places: Vec<Place>,
+    /// The line at which each entry begins, by file and name.
+    pub(crate) lines: BTreeMap<(String, String), usize>,
     /// The root of the repository, or the folder itself.
     pub(crate) project_folder: PathBuf,
     /// Knows the secrets of all entries.
@@ -36,8 +41,9 @@ impl Config {
         Config::of(load(surroundings))
     }
 
-    fn of(loaded: Loaded) -> Config {
-        let mut scrubber = Scrubber::default();
+    /// What was loaded, as the commands look at it.
+    pub(crate) fn of(loaded: Loaded) -> Config {
+        let scrubber = Scrubber::default();
         loaded.entries.iter().for_each(|entry| scrubber.learn(entry));
         let mut settings = loaded.settings;
         if !loaded.setting_origins.contains_key(CONNECT_RETRIES_MAX) {
@@ -47,9 +53,11 @@ impl Config {
         Config {
             admission: callboard::admit_by(loaded.entries, &rules),
             settings,
+            setting_texts: loaded.setting_texts,
             problems: loaded.problems,
             warnings: loaded.warnings,
             places: loaded.places,
+            lines: loaded.lines,
             project_folder: loaded.project_folder,
             scrubber,
         }

@@ -9,6 +9,7 @@ mod args;
 mod builtin;
 mod commands;
 mod config;
+mod metrics;
 mod output;
 mod schema;
 mod terminal;

@@ -7,5 +7,5 @@ mod interrupt;
 mod spinner;
 
 pub(crate) use elicit::TerminalElicitation;
-pub(crate) use interrupt::Interrupt;
+pub(crate) use interrupt::{HangUps, Interrupt};
 pub(crate) use spinner::Spinner;

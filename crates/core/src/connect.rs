@@ -6,7 +6,9 @@ use crate::gate::CallGate;
 use crate::handshake::{self, Verdict, reason_of, timed_out};
 use crate::inbound::{Inbound, ListChanged};
 use crate::io_task::{self, AliveToken, Gone};
-use crate::port::{Admitted, CloseReason, DialRequest, EraPin, Generation, HttpSpec, TransportSpec};
+use crate::port::{
+    Admitted, CloseReason, DialRequest, EraPin, Generation, HttpSpec, StderrFeed, TransportSpec,
+};
 use crate::session::Session;
 use crate::telemetry;
 use callboard_protocol::Era;
@@ -23,6 +25,8 @@ pub(crate) struct Attempt {
     pub generation: Generation,
     /// The places for the server's calls.
     pub gate: Arc<CallGate>,
+    /// Where the child's stderr goes.
+    pub stderr: StderrFeed,
     pub list_changed: ListChanged,
     /// Handed to whatever the attempt starts. Taken before it began: the board may be closing by the time
     /// that its dial comes back, and must still wait for what that started.
@@ -92,7 +96,7 @@ pub(crate) async fn connect(attempt: Attempt) -> Result<Established, Arc<CloseRe
 }
 
 async fn establish(attempt: Attempt, span: Span) -> Result<Established, Arc<CloseReason>> {
-    let Attempt { env, server, generation, gate, list_changed, token, dialed } = attempt;
+    let Attempt { env, server, generation, gate, stderr, list_changed, token, dialed } = attempt;
     let spec = server.spec();
     let limit = spec.options.connect_timeout_ms.map_or(env.settings.connect_timeout, Duration::from_millis);
     let began = Instant::now();
@@ -114,6 +118,7 @@ async fn establish(attempt: Attempt, span: Span) -> Result<Established, Arc<Clos
         server: &server,
         generation,
         gate: &gate,
+        stderr: &stderr,
         deadline,
         began,
         list_changed: &list_changed,
@@ -221,6 +226,7 @@ struct Opening<'a> {
     server: &'a Admitted,
     generation: Generation,
     gate: &'a Arc<CallGate>,
+    stderr: &'a StderrFeed,
     deadline: Instant,
     began: Instant,
     list_changed: &'a ListChanged,
@@ -236,6 +242,7 @@ impl Opening<'_> {
             deadline: self.deadline,
             settings: self.env.settings.clone(),
             authenticator: None,
+            stderr: self.stderr.clone(),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::conn_core::ConnCore;
 use crate::environment::Environment;
 use crate::gate::CallGate;
 use crate::machine::{ConnMachine, State};
-use crate::port::{Admitted, Generation, ServerName};
+use crate::port::{Admitted, Generation, ServerName, StderrFeed, StderrLine};
 use crate::status::{ServerStatus, StateView};
 use crate::telemetry::CallMetrics;
 use crate::timeline::{Timeline, TimelineEntry};
@@ -19,7 +19,7 @@ use callboard_protocol::list::ListKind;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 
 /// What a handle may ask of the server's actor.
 #[derive(Debug, Clone)]
@@ -105,6 +105,8 @@ pub(crate) struct ConnShared {
     pub timeline: Arc<Timeline>,
     /// The places for calls; they outlive each connection.
     pub gate: Arc<CallGate>,
+    /// What its children write to stderr, one after another.
+    pub stderr: StderrFeed,
     demanded: AtomicBool,
     /// Commands that change what a snapshot says, as they were given and as they were carried out.
     given: AtomicU64,
@@ -128,6 +130,7 @@ impl ConnShared {
             name,
             timeline,
             gate: Arc::new(gate),
+            stderr: StderrFeed::default(),
             env,
             snapshot: ArcSwap::from_pointee(snapshot),
             changed: Notify::new(),
@@ -263,6 +266,12 @@ impl ConnHandle {
             State::Connected { .. } | State::Disabled { .. } => None,
         };
         reason.and_then(|reason| reason.stderr_tail()).unwrap_or_default().to_owned()
+    }
+
+    /// What a stdio server writes to stderr from now on, line by line, through all its connections. A reader that
+    /// lags more than 1,024 lines behind loses the oldest, and is told how many.
+    pub fn stderr_lines(&self) -> broadcast::Receiver<StderrLine> {
+        self.0.stderr.follow()
     }
 
     /// Asks for a connection and returns at once.

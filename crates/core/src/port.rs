@@ -5,6 +5,7 @@
 
 mod close_reason;
 mod link;
+mod stderr;
 mod terminal_signal;
 
 pub use callboard_policy::{
@@ -16,6 +17,7 @@ pub use link::{
     CallActivity, Diagnostics, DuplexSend, Exchange, ExchangeSend, InFrame, Link, LinkCloser, Negotiated,
     ReceiveHalf, SendHalf,
 };
+pub use stderr::{StderrFeed, StderrLine, StderrWriter};
 pub(crate) use terminal_signal::Bearing;
 pub use terminal_signal::TerminalSignal;
 
@@ -58,6 +60,8 @@ pub struct DialRequest {
     pub settings: Arc<Settings>,
     /// Adds credentials to requests of a remote transport.
     pub authenticator: Option<Arc<dyn Authenticator>>,
+    /// Takes what a child writes to stderr.
+    pub stderr: StderrFeed,
 }
 
 /// Opens connections. One implementation stands for every transport.

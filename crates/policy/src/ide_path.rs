@@ -14,8 +14,8 @@ const HOSTS: [&str; 2] = ["wsl.localhost", "wsl$"];
 /// ```
 /// use callboard_policy::ide_path::to_windows;
 ///
-/// assert_eq!(to_windows("/mnt/c/Users/x", None).as_deref(), Some(r"C:\Users\x"));
-/// assert_eq!(to_windows("/home/x", Some("Debian")).as_deref(), Some(r"\\wsl.localhost\Debian\home\x"));
+/// assert_eq!(to_windows("/mnt/c/Work/x", None).as_deref(), Some(r"C:\Work\x"));
+/// assert_eq!(to_windows("/srv/x", Some("Debian")).as_deref(), Some(r"\\wsl.localhost\Debian\srv\x"));
 /// ```
 pub fn to_windows(path: &str, distro: Option<&str>) -> Option<String> {
     // Windows takes a backslash for a separator: such a name means another file there.
@@ -34,9 +34,9 @@ pub fn to_windows(path: &str, distro: Option<&str>) -> Option<String> {
 /// ```
 /// use callboard_policy::ide_path::to_linux;
 ///
-/// assert_eq!(to_linux(r"C:\Users\x", None).as_deref(), Some("/mnt/c/Users/x"));
-/// assert_eq!(to_linux(r"\\wsl$\Debian\home\x", Some("Debian")).as_deref(), Some("/home/x"));
-/// assert_eq!(to_linux(r"\\wsl$\Other\home\x", Some("Debian")), None);
+/// assert_eq!(to_linux(r"C:\Work\x", None).as_deref(), Some("/mnt/c/Work/x"));
+/// assert_eq!(to_linux(r"\\wsl$\Debian\srv\x", Some("Debian")).as_deref(), Some("/srv/x"));
+/// assert_eq!(to_linux(r"\\wsl$\Other\srv\x", Some("Debian")), None);
 /// ```
 pub fn to_linux(path: &str, distro: Option<&str>) -> Option<String> {
     let slashed = path.replace('\\', "/");
@@ -143,11 +143,11 @@ mod tests {
     #[test]
     fn paths_both_ways() {
         for (windows, linux, distro) in [
-            (r"C:\Users\x", "/mnt/c/Users/x", None),
-            (r"C:\Users\x", "/mnt/c/Users/x", Some("Debian")),
+            (r"C:\Work\x", "/mnt/c/Work/x", None),
+            (r"C:\Work\x", "/mnt/c/Work/x", Some("Debian")),
             (r"D:\", "/mnt/d/", None),
             (r"C:\My Files\100% it's", "/mnt/c/My Files/100% it's", None),
-            (r"\\wsl.localhost\Debian\home\x", "/home/x", Some("Debian")),
+            (r"\\wsl.localhost\Debian\srv\x", "/srv/x", Some("Debian")),
             (r"\\wsl.localhost\Debian\", "/", Some("Debian")),
             // Not the mounts of drives.
             (r"\\wsl.localhost\Debian\mnt\C\x", "/mnt/C/x", Some("Debian")),
@@ -162,14 +162,14 @@ mod tests {
     #[test]
     fn other_spellings_of_windows() {
         for (windows, linux) in [
-            ("c:/Users/x", "/mnt/c/Users/x"),
+            ("c:/Work/x", "/mnt/c/Work/x"),
             (r"z:\a/b\c", "/mnt/z/a/b/c"),
-            (r"\\wsl$\Debian\home\x", "/home/x"),
-            (r"\\WSL$\debian\home\x", "/home/x"),
-            ("//wsl.localhost/Debian/home/x", "/home/x"),
+            (r"\\wsl$\Debian\srv\x", "/srv/x"),
+            (r"\\WSL$\debian\srv\x", "/srv/x"),
+            ("//wsl.localhost/Debian/srv/x", "/srv/x"),
             (r"\\wsl$\Debian", "/"),
             (r"\\?\C:\x", "/mnt/c/x"),
-            (r"\\?\UNC\wsl$\Debian\home", "/home"),
+            (r"\\?\UNC\wsl$\Debian\srv", "/srv"),
             ("C:", "/mnt/c"),
         ] {
             assert_eq!(to_linux(windows, Some("Debian")).as_deref(), Some(linux), "{windows}");
@@ -179,32 +179,31 @@ mod tests {
 
     #[test]
     fn what_has_no_name_on_the_other_side() {
-        for windows in [r"\\wsl$\Other\home\x", r"\\server\share\x", "C:x", "x", r"\x", "/home/x", "", "1:/x"]
-        {
+        for windows in [r"\\wsl$\Other\srv\x", r"\\server\share\x", "C:x", "x", r"\x", "/srv/x", "", "1:/x"] {
             assert_eq!(to_linux(windows, Some("Debian")), None, "{windows}");
         }
-        assert_eq!(to_linux(r"\\wsl$\Debian\home", None), None, "no distribution of ours is known");
+        assert_eq!(to_linux(r"\\wsl$\Debian\srv", None), None, "no distribution of ours is known");
         for linux in ["home/x", "", r"/a\b", r"C:\x"] {
             assert_eq!(to_windows(linux, Some("Debian")), None, "{linux}");
         }
-        assert_eq!(to_windows("/home/x", None), None);
+        assert_eq!(to_windows("/srv/x", None), None);
     }
 
     #[test]
     fn addresses_both_ways() {
         for (linux, windows) in [
-            ("file:///mnt/c/Users/x", "file:///C:/Users/x"),
+            ("file:///mnt/c/Work/x", "file:///C:/Work/x"),
             ("file:///mnt/c/My%20Files/a%23b%25", "file:///C:/My%20Files/a%23b%25"),
-            ("file:///home/x/%C3%A4", "file://wsl.localhost/Debian/home/x/%C3%A4"),
+            ("file:///srv/x/%C3%A4", "file://wsl.localhost/Debian/srv/x/%C3%A4"),
         ] {
             assert_eq!(uri_to_windows(linux, Some("Debian")).as_deref(), Some(windows), "{linux}");
             assert_eq!(uri_to_linux(windows, Some("Debian")).as_deref(), Some(linux), "{windows}");
         }
         for (windows, linux) in [
-            ("file:///c%3A/Users/x", Some("file:///mnt/c/Users/x")),
-            ("file://wsl%24/Debian/home/x", Some("file:///home/x")),
-            ("file://wsl$/Debian/home/x", Some("file:///home/x")),
-            ("file://wsl.localhost/Other/home/x", None),
+            ("file:///c%3A/Work/x", Some("file:///mnt/c/Work/x")),
+            ("file://wsl%24/Debian/srv/x", Some("file:///srv/x")),
+            ("file://wsl$/Debian/srv/x", Some("file:///srv/x")),
+            ("file://wsl.localhost/Other/srv/x", None),
             ("file://server/share", None),
             ("https://h/C:/x", None),
             ("nonsense", None),
@@ -212,10 +211,10 @@ mod tests {
             assert_eq!(uri_to_linux(windows, Some("Debian")).as_deref(), linux, "{windows}");
         }
         // This process may itself run on Windows.
-        for same in ["file:///C:/Users/x", "file:///c%3A/Users/x", "file://server/share/x"] {
+        for same in ["file:///C:/Work/x", "file:///c%3A/Work/x", "file://server/share/x"] {
             assert_eq!(uri_to_windows(same, None).as_deref(), Some(same));
         }
-        assert_eq!(uri_to_windows("file:///home/x", None), None);
+        assert_eq!(uri_to_windows("file:///srv/x", None), None);
         assert_eq!(uri_to_windows("https://h/", Some("Debian")), None);
     }
 }

@@ -9,7 +9,7 @@ pub(crate) use pool::Pools;
 pub(crate) use strain::Outcome;
 use strain::{Limits, Strain};
 
-use crate::scenario::Transport;
+use crate::scenario::{ServerPlan, Transport};
 use callboard_core::port::CloseReason;
 use callboard_core::settings::Settings;
 
@@ -34,13 +34,13 @@ pub(crate) struct Numbers {
 const RETRY_AFTER_MAX_MS: u64 = 3_600_000;
 
 impl Numbers {
-    pub(crate) fn new(settings: &Settings, transport: Transport) -> Numbers {
-        let remote = transport != Transport::Stdio;
+    pub(crate) fn new(settings: &Settings, plan: &ServerPlan) -> Numbers {
+        let remote = plan.transport != Transport::Stdio;
         let ms = |time: std::time::Duration| time.as_millis() as u64;
         let retries = if remote { settings.connect_retries_max } else { settings.connect_retries_stdio_max };
         Numbers {
             remote,
-            exchanges: transport == Transport::Http,
+            exchanges: plan.transport == Transport::Http,
             first_attempts: 1 + retries as u32,
             attempts: settings.reconnect_attempts_max as u32,
             gap_first_ms: ms(settings.reconnect_backoff_initial),
@@ -49,7 +49,7 @@ impl Numbers {
             slow_retry_ms: if remote { ms(settings.reconnect_slow_retry) } else { 0 },
             jitter: settings.reconnect_jitter.clamp(0.0, 1.0),
             limits: Limits::new(settings),
-            connect_timeout_ms: ms(settings.connect_timeout),
+            connect_timeout_ms: plan.connect_timeout_ms.unwrap_or(ms(settings.connect_timeout)),
         }
     }
 

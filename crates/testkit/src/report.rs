@@ -19,4 +19,4 @@ mod tests;
 pub use json::json;
 pub use page::html;
 pub use summary::{OutcomeSummary, ServerSummary, Storm, Summary, summary};
-pub use text::duration;
+pub use text::{duration, percent};

@@ -257,7 +257,11 @@ fn spec(name: &str, plan: &crate::scenario::ServerPlan) -> ServerSpec {
         Transport::Http => remote(name, "http", RemoteKind::Streamable),
         Transport::Ws => remote(name, "ws", RemoteKind::WebSocket),
     };
-    let options = ServerOptions { in_flight_max: plan.in_flight_max, ..ServerOptions::default() };
+    let options = ServerOptions {
+        in_flight_max: plan.in_flight_max,
+        connect_timeout_ms: plan.connect_timeout_ms,
+        ..ServerOptions::default()
+    };
     ServerSpec { enabled: !plan.denied, options, ..ServerSpec::new(name, transport) }
 }
 

@@ -60,6 +60,9 @@ pub struct ServerPlan {
     /// Calls that the board may have in flight to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_max: Option<usize>,
+    /// The limit of an attempt to connect to it; else that of the settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_timeout_ms: Option<u64>,
     /// Policy keeps it out: it must never be dialed.
     #[serde(default)]
     pub denied: bool,
@@ -405,6 +408,9 @@ impl Scenario {
             for range in [plan.answer_ms, plan.dial_ms] {
                 problems.extend(upside_down(range, &plan.name));
             }
+            if plan.connect_timeout_ms == Some(0) {
+                problems.push(format!("{}: connect_timeout_ms must be more than 0", plan.name));
+            }
             problems.extend(plan.faults.iter().filter_map(|fault| fault.problem(plan)));
         }
         if names.is_empty() {
@@ -443,6 +449,7 @@ impl ServerPlan {
             answer_ms: soon(),
             dial_ms: soon(),
             in_flight_max: None,
+            connect_timeout_ms: None,
             denied: false,
             faults: Vec::new(),
         }

@@ -153,7 +153,7 @@ impl World {
             servers.iter().enumerate().map(|(number, server)| (server.name.clone(), number as u32)).collect();
         let mut books = books;
         for server in &servers {
-            let numbers = Numbers::new(settings, server.plan.transport);
+            let numbers = Numbers::new(settings, &server.plan);
             books.add_server(&server.name, server.plan.transport, numbers);
         }
         let state = State {

@@ -7,7 +7,8 @@ mod stderr;
 use crate::duplex::{DuplexReceive, Outbox, PeerWatch};
 use crate::process::{self, Child, Graces, Plan, ProcessHandle, Stdin};
 use callboard_core::port::{
-    BoxFuture, CloseReason, Diagnostics, DialRequest, ExitInfo, Link, LinkCloser, SendHalf, StdioSpec,
+    BoxFuture, CloseReason, Diagnostics, DialRequest, ExitInfo, Link, LinkCloser, SendHalf, StderrWriter,
+    StdioSpec,
 };
 use callboard_core::settings::Settings;
 use std::ffi::OsStr;
@@ -32,13 +33,14 @@ pub async fn dial_stdio(request: &DialRequest, spec: &StdioSpec) -> Result<Link,
     let (sender, started) = oneshot::channel();
     let server = request.server.name().to_string();
     let settings = request.settings.clone();
+    let lines = request.stderr.writer(request.generation);
     let owned_spec = spec.clone();
     // A start can take long, on a slow file system for example. Detached: a child that nobody waits for any
     // more is killed by the drop of what this returns.
     tokio::task::spawn_blocking(move || {
         if !sender.is_closed() {
             // As said: dropped if nobody waits.
-            let _ = sender.send(start(&owned_spec, &server, settings));
+            let _ = sender.send(start(&owned_spec, &server, settings, lines));
         }
     });
     let late = |message: &str| CloseReason::Spawn {
@@ -54,7 +56,12 @@ pub async fn dial_stdio(request: &DialRequest, spec: &StdioSpec) -> Result<Link,
 }
 
 /// Blocks for the length of a process start.
-fn start(spec: &StdioSpec, server: &str, settings: Arc<Settings>) -> Result<Link, CloseReason> {
+fn start(
+    spec: &StdioSpec,
+    server: &str,
+    settings: Arc<Settings>,
+    lines: StderrWriter,
+) -> Result<Link, CloseReason> {
     let plan = plan(spec, server, &settings)?;
     let command = plan.name.to_string_lossy().into_owned();
     let program = plan.program.clone();
@@ -67,7 +74,7 @@ fn start(spec: &StdioSpec, server: &str, settings: Arc<Settings>) -> Result<Link
         CloseReason::Spawn { command, message, not_found: false }
     })?;
     tracing::debug!(server, process_id = child.process_id, "child started");
-    Ok(link(child, settings))
+    Ok(link(child, settings, lines))
 }
 
 fn plan(spec: &StdioSpec, server: &str, settings: &Settings) -> Result<Plan, CloseReason> {
@@ -87,10 +94,10 @@ fn plan(spec: &StdioSpec, server: &str, settings: &Settings) -> Result<Plan, Clo
     Ok(Plan { program, name: name.into(), args, env: env.into_iter().collect(), cwd })
 }
 
-fn link(child: Child, settings: Arc<Settings>) -> Link {
+fn link(child: Child, settings: Arc<Settings>, lines: StderrWriter) -> Link {
     let frame_bytes_max = settings.wire_frame_bytes_max;
     let stderr = Arc::new(StderrTail::new(settings.stderr_ring_bytes));
-    let draining = tokio::spawn(stderr::drain(child.stderr, stderr.clone()));
+    let draining = tokio::spawn(stderr::drain(child.stderr, stderr.clone(), lines));
     let outbox = Arc::new(Outbox::new(child.stdin, frame_bytes_max));
     let graces = Graces { close: settings.stdio_close_grace, term: settings.stdio_term_grace };
     let watch = ChildWatch {

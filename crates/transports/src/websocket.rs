@@ -5,6 +5,8 @@
 //! refusals are those of HTTP. The task that polls the receive half drives both directions.
 
 mod closer;
+mod incoming;
+mod limit;
 mod outbox;
 mod receive;
 mod silence;
@@ -14,10 +16,11 @@ mod upgrade;
 use crate::network::Network;
 use callboard_core::port::{CloseReason, DialRequest, HttpSpec, Link, SendHalf};
 use closer::WebSocketCloser;
+use incoming::Incoming;
 use outbox::Outbox;
 use parking_lot::Mutex;
 use receive::WebSocketReceive;
-use silence::{Listened, Silence};
+use silence::Silence;
 use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
 use tokio_tungstenite::WebSocketStream;
@@ -27,7 +30,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 /// What an idle connection keeps for reading, and gathers before it writes, in bytes.
 const BUFFER_BYTES: usize = 8 * 1024;
 
-type Socket = WebSocketStream<Listened<reqwest::Upgraded>>;
+type Socket = WebSocketStream<Incoming<reqwest::Upgraded>>;
 
 /// What the halves and the closer of one link share.
 struct Shared {
@@ -63,7 +66,12 @@ pub async fn dial_websocket(
         .write_buffer_size(BUFFER_BYTES)
         .max_message_size(Some(frame_bytes_max))
         .max_frame_size(Some(frame_bytes_max));
-    let socket = WebSocketStream::from_raw_socket(Listened::new(upgraded), Role::Client, Some(config)).await;
+    let socket = WebSocketStream::from_raw_socket(
+        Incoming::new(upgraded, frame_bytes_max),
+        Role::Client,
+        Some(config),
+    )
+    .await;
     let shared = Arc::new(Shared {
         outbox: Outbox::new(frame_bytes_max),
         open: Mutex::new(Open { socket: Some(socket), code: CloseCode::Normal }),

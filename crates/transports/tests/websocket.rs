@@ -15,7 +15,8 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::tungstenite::http::HeaderMap;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame as RawFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 type Socket = WebSocketStream<TcpStream>;
@@ -203,15 +204,26 @@ async fn a_cut_with_a_call_pending_ends_the_link() {
 }
 
 #[tokio::test]
-async fn a_message_over_the_limit_ends_the_link_with_1009() {
+async fn a_message_over_the_limit_fails_its_call_and_the_link_lives() {
     let server = Server::start(|mut socket| async move {
-        socket.send(Message::Text("x".repeat(100).into())).await.expect("sends");
-        socket.send(Message::Text("y".repeat(100_000).into())).await.expect("sends");
-        assert_eq!(goodbye(&mut socket).await, Some(1009));
+        let large = format!(r#"{{"jsonrpc":"2.0","id":2,"result":"{}"}}"#, "ä".repeat(100_000));
+        socket.send(Message::Text(large.clone().into())).await.expect("sends");
+        socket.send(Message::Text(result(3).into())).await.expect("sends");
+        for (part, is_last) in [(large.as_bytes(), false), (b"x".as_slice(), true)] {
+            let opcode = if is_last { Data::Continue } else { Data::Text };
+            let frame = RawFrame::message(part.to_vec(), OpCode::Data(opcode), is_last);
+            socket.send(Message::Frame(frame)).await.expect("sends");
+        }
+        socket.send(Message::Binary(result(4).into())).await.expect("sends");
+        assert_eq!(goodbye(&mut socket).await, Some(1000));
     })
     .await;
-    let mut client = server.dial_with(100).await;
-    assert!(matches!(client.end().await, CloseReason::TooLarge { limit: 100 }));
+    let mut client = server.dial_with(1_000).await;
+    for id in [3, 4] {
+        let cut = client.receive().await;
+        assert!(matches!(cut, Ok(InFrame::TooLarge { id: Some(2), limit: 1_000 })), "{cut:?}");
+        client.receives_result(id).await;
+    }
     client.close().await;
     server.ends().await;
 }

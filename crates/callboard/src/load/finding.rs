@@ -36,6 +36,13 @@ pub struct Warning {
     pub message: String,
 }
 
+impl Problem {
+    /// It keeps a setting from counting, not a file or an entry.
+    pub fn is_of_setting(&self) -> bool {
+        self.code == SETTING_INVALID
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         place(f, self.file.as_deref(), self.line, self.entry.as_deref())?;
@@ -315,6 +322,9 @@ impl Oddity {
     }
 }
 
+/// The code of a setting that does not count.
+const SETTING_INVALID: &str = "setting-invalid";
+
 /// The problem of a setting that stands in a file, or in the variable `variable`.
 pub(super) fn setting_problem(
     error: &SettingError,
@@ -331,7 +341,7 @@ pub(super) fn setting_problem(
         file: file.map(|(file, _)| file.to_owned()),
         line: file.map(|(_, line)| line),
         entry: None,
-        code: "setting-invalid",
+        code: SETTING_INVALID,
         message: variable.map_or_else(|| error.to_string(), |name| format!("{name}: {error}")),
         hint,
     }

@@ -10,7 +10,7 @@ const PROJECT_FILE: &str = ".mcp.json";
 const REPOSITORY_MARKS: [&str; 3] = [".git", ".jj", ".hg"];
 
 /// The files to read, in order of precedence; none of them is known to exist yet.
-pub(super) fn places(options: &LoadOptions) -> Vec<Place> {
+pub(crate) fn places(options: &LoadOptions) -> Vec<Place> {
     let place =
         |scope: Scope| move |path: PathBuf| Place { path, scope, dialect: Dialect::Generic, found: false };
     let cwd = logical(&options.cwd);

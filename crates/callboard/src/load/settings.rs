@@ -123,20 +123,31 @@ fn text_of(raw: &Raw) -> String {
     }
 }
 
-/// Merges the layers, the last of which counts most, and says where each value that is not a default came from.
-pub(super) fn merge(layers: impl IntoIterator<Item = Layer>) -> (Settings, BTreeMap<&'static str, String>) {
+/// Settings, and what they were made of.
+#[derive(Default)]
+pub(super) struct Merged {
+    pub(super) settings: Settings,
+    /// Where each value that is not a default came from.
+    pub(super) origins: BTreeMap<&'static str, String>,
+    /// The text of each such value.
+    pub(super) texts: BTreeMap<&'static str, String>,
+}
+
+/// Merges the layers, the last of which counts most.
+pub(super) fn merge(layers: impl IntoIterator<Item = Layer>) -> Merged {
     let builder = layers.into_iter().fold(Config::builder(), |builder, layer| builder.add_source(layer));
-    let mut settings = Settings::default();
-    let mut origins = BTreeMap::new();
+    let mut made = Merged::default();
     // A layer's `collect` never fails and keys are paths by construction.
-    let Ok(merged) = builder.build() else { return (settings, origins) };
+    let Ok(merged) = builder.build() else { return made };
     for &key in Settings::KEYS {
         let Some(value) = value_at(&merged.cache, key) else { continue };
-        let accepted = value.clone().into_string().is_ok_and(|text| settings.set(key, &text).is_ok());
+        let text = value.clone().into_string().unwrap_or_default();
+        let accepted = made.settings.set(key, &text).is_ok();
         debug_assert!(accepted, "{key} was checked in its layer");
-        origins.insert(key, value.origin().unwrap_or_default().to_owned());
+        made.origins.insert(key, value.origin().unwrap_or_default().to_owned());
+        made.texts.insert(key, text.trim().to_owned());
     }
-    (settings, origins)
+    made
 }
 
 /// The value under a dotted key. The tree is walked by hand because reading through serde drops the origin.
@@ -170,7 +181,7 @@ mod tests {
         let found = file(text);
         assert_eq!((found.problems, found.warnings), (vec![], vec![]));
         let variables = env(&[("CALLBOARD_CONNECT_TIMEOUT_MS", " 5 "), ("CALLBOARD_RECONNECT_STDIO", "1")]);
-        let (settings, origins) = merge([found.layer, variables.layer]);
+        let Merged { settings, origins, texts } = merge([found.layer, variables.layer]);
         assert_eq!(settings.connect_timeout, Duration::from_millis(5));
         assert_eq!(settings.connect_local_max, 4);
         assert_eq!(settings.stdio_prefix, ["a b", "c"]);
@@ -179,7 +190,8 @@ mod tests {
         assert_eq!(settings.http_posts_max, Settings::default().http_posts_max);
         assert_eq!(origins["connect.timeout_ms"], "CALLBOARD_CONNECT_TIMEOUT_MS");
         assert_eq!(origins["connect.local_max"], "c.toml:3");
-        assert_eq!(origins.len(), 6);
+        assert_eq!((origins.len(), texts.len()), (6, 6));
+        assert_eq!((&*texts["connect.timeout_ms"], &*texts["reconnect.backoff_factor"]), ("5", "1.5"));
     }
 
     #[test]
@@ -204,7 +216,7 @@ mod tests {
                 r#"c.toml:4: connect.remote_max: "[…]" is not a whole number"#,
             ]
         );
-        assert_eq!(merge([found.layer]).0.connect_retries_max, 2);
+        assert_eq!(merge([found.layer]).settings.connect_retries_max, 2);
         let found = env(&[("CALLBOARD_CONNECT_TIMEOUT_MS", "")]);
         assert_eq!(
             found.problems[0].to_string(),
@@ -214,7 +226,7 @@ mod tests {
             found.problems[0].hint,
             "give it a whole number of milliseconds, or leave it out for the default"
         );
-        assert_eq!(merge([found.layer]).0, Settings::default());
+        assert_eq!(merge([found.layer]).settings, Settings::default());
     }
 
     #[test]

@@ -16,6 +16,8 @@ use serde_json::value::RawValue;
 use std::io::Read;
 use std::sync::Arc;
 
+/// The variable of whoever traces what this command is a part of (W3C trace context, as programs hand it on).
+const TRACEPARENT: &str = "TRACEPARENT";
 /// The word that means stdin.
 const STDIN: &str = "-";
 
@@ -32,7 +34,11 @@ pub(super) async fn call(app: &App, args: CallArgs) -> Result<(), CliError> {
     };
     let arguments = given.arguments(schema.as_ref(), &name, &tool)?;
     spinner.say(format!("calling {name}/{tool}"));
-    let options = CallOptions { progress: spinner.progress_sink(), ..app.call_options() };
+    let options = CallOptions {
+        progress: spinner.progress_sink(),
+        traceparent: app.surroundings.env.get(TRACEPARENT).cloned(),
+        ..app.call_options()
+    };
     let reply = server.call_tool(&tool, &arguments, options).await;
     drop(spinner);
     let reply = reply.map_err(|error| failed(app, &server, &tool, schema.as_ref(), &error))?;

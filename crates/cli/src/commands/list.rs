@@ -1,6 +1,7 @@
 //! `list`, without `--health`: what is configured. Connects to nothing.
 
 use crate::app::App;
+use crate::config::Config;
 use crate::output::{CliError, Sheet, Tone};
 use callboard::load::describe::{source_json, spec_json};
 use callboard::{ServerSpec, Settings, StateView};
@@ -12,7 +13,7 @@ pub(super) fn list(app: &App) -> Result<(), CliError> {
     let entries = config.entries();
     if app.screen.is_json() {
         let rows = entries.iter().map(|entry| row(entry, &config.settings)).collect();
-        app.screen.document(&document(app, rows))?;
+        app.screen.document(&document(config, rows))?;
         return config.something();
     }
     config.warn(&app.screen);
@@ -86,8 +87,7 @@ pub(super) fn row(entry: &ServerSpec, settings: &Settings) -> Value {
 }
 
 /// The whole JSON document of `list` and `status`.
-pub(super) fn document(app: &App, servers: Vec<Value>) -> Value {
-    let config = app.config();
+pub(super) fn document(config: &Config, servers: Vec<Value>) -> Value {
     json!({
         "servers": servers,
         "blocked": [],

@@ -4,29 +4,15 @@ use super::gather::{Gathered, gather, unhealthy};
 use super::list::{document, row};
 use crate::app::App;
 use crate::output::{CliError, Sheet, Tone, detail, tone};
-use callboard::{Board, BoardEvent, CallError, ConnHandle, ServerStatus, StateView};
+use callboard::{Board, CallError, ConnHandle, ServerStatus, StateView};
 use serde_json::Value;
-use tokio::sync::broadcast;
 
-/// Reports, and fails when a server is not well.
+/// Prints a row as soon as a server has settled, and fails when one is not well.
 pub(super) async fn status(app: &App) -> Result<(), CliError> {
-    report(app).await?.health
-}
-
-/// A report that was printed.
-pub(super) struct Report {
-    /// The failure of the command when a server is not well.
-    pub(super) health: Result<(), CliError>,
-    /// Everything that happens after the moment of the report; none without a server.
-    pub(super) events: Option<broadcast::Receiver<BoardEvent>>,
-}
-
-/// Prints a row as soon as a server has settled.
-pub(super) async fn report(app: &App) -> Result<Report, CliError> {
     let config = app.config();
     let entries = config.entries();
     if entries.is_empty() && !app.screen.is_json() {
-        return Ok(Report { health: super::list::list(app), events: None });
+        return super::list::list(app);
     }
     config.warn(&app.screen);
     let board = app.board(config.servers()).await?;
@@ -36,20 +22,18 @@ pub(super) async fn report(app: &App) -> Result<Report, CliError> {
         printer.row(entry.name.as_str(), entry.transport.kind(), &StateView::Disabled { by: "entry" })?;
     }
     let gathered = gather(app, board, settle, |one| printer.gathered(board, one)).await?;
-    let events = Some(board.events());
     if app.screen.is_json() {
         let snapshot = board.status();
         let rows = entries.iter().map(|entry| match of(&snapshot.servers, entry.name.as_str()) {
             Some(server) => serde_json::to_value(server).unwrap_or_default(),
             None => row(entry, &config.settings),
         });
-        let mut document = document(app, rows.collect::<Vec<Value>>());
+        let mut document = document(config, rows.collect::<Vec<Value>>());
         config.scrubber.clean_json(&mut document);
         app.screen.document(&document)?;
     }
     config.something()?;
-    let health = unhealthy(gathered.iter().map(|one| (one.server.name().as_str(), one.server.state())));
-    Ok(Report { health, events })
+    unhealthy(gathered.iter().map(|one| (one.server.name().as_str(), one.server.state())))
 }
 
 /// Connects, and waits for the list of tools that a report counts.

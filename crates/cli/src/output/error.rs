@@ -19,6 +19,8 @@ pub(crate) enum Exit {
     Unreachable = 4,
     /// The tool answered with an error, or does not exist.
     Tool = 5,
+    /// Blocked by policy or permission.
+    Blocked = 6,
     /// Some of several servers are unhealthy.
     Unhealthy = 8,
     /// A limit was hit.
@@ -152,6 +154,11 @@ impl CliError {
     pub(crate) fn http_status(mut self, status: Option<u16>) -> CliError {
         self.facts.http_status = status;
         self
+    }
+
+    /// What to do, if that is known.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.facts.hint.as_deref()
     }
 
     /// The exit code.

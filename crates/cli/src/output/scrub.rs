@@ -4,6 +4,7 @@
 use callboard::load::describe::spec_json;
 use callboard::{ServerSpec, TransportSpec};
 use callboard_protocol::secret::MASK;
+use parking_lot::RwLock;
 use serde_json::Value;
 
 /// Shorter values are no secrets: masking `1` or `true` would only spoil texts.
@@ -12,7 +13,7 @@ const SECRET_CHARS_MIN: usize = 6;
 /// Knows every secret value of the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Scrubber {
-    values: Vec<Hidden>,
+    values: RwLock<Vec<Hidden>>,
 }
 
 struct Hidden(String);
@@ -25,7 +26,7 @@ impl std::fmt::Debug for Hidden {
 
 impl Scrubber {
     /// Learns the values of environments, headers and URLs.
-    pub(crate) fn learn(&mut self, spec: &ServerSpec) {
+    pub(crate) fn learn(&self, spec: &ServerSpec) {
         match &spec.transport {
             TransportSpec::Stdio(stdio) => {
                 stdio.env.values().for_each(|value| self.add(value.expose()));
@@ -45,11 +46,11 @@ impl Scrubber {
             TransportSpec::InProcess(_) => {}
         }
         // A value that holds another one must go first.
-        self.values.sort_by_key(|value| std::cmp::Reverse(value.0.len()));
+        self.values.write().sort_by_key(|value| std::cmp::Reverse(value.0.len()));
     }
 
     /// What was masked in an argument is a secret everywhere.
-    fn learn_args(&mut self, args: &[String], masked: &Value) {
+    fn learn_args(&self, args: &[String], masked: &Value) {
         for (arg, masked) in args.iter().zip(masked.as_array().into_iter().flatten()) {
             let Some((before, after)) = masked.as_str().and_then(|masked| masked.split_once(MASK)) else {
                 continue;
@@ -61,17 +62,18 @@ impl Scrubber {
         }
     }
 
-    fn add(&mut self, value: &str) {
-        let known = self.values.iter().any(|hidden| hidden.0 == value);
+    fn add(&self, value: &str) {
+        let mut values = self.values.write();
+        let known = values.iter().any(|hidden| hidden.0 == value);
         if value.chars().count() >= SECRET_CHARS_MIN && value != "Bearer" && !known {
-            self.values.push(Hidden(value.to_owned()));
+            values.push(Hidden(value.to_owned()));
         }
     }
 
     /// The text without the secrets.
     pub(crate) fn clean(&self, text: &str) -> String {
         let mut clean = text.to_owned();
-        for value in &self.values {
+        for value in &*self.values.read() {
             if clean.contains(&value.0) {
                 clean = clean.replace(&value.0, MASK);
             }
@@ -97,7 +99,7 @@ mod tests {
 
     #[test]
     fn secrets_are_taken_out_wherever_they_stand() {
-        let mut scrubber = Scrubber::default();
+        let scrubber = Scrubber::default();
         let mut spec = ServerSpec::http("h", "https://joe:passw0rd@h.example/?key=k3yk3yk3y");
         if let TransportSpec::Http(http) = &mut spec.transport {
             http.headers.push(("Authorization".into(), Secret::new("Bearer tok-en-1")));

@@ -4,7 +4,7 @@
 use super::*;
 use crate::handler::{ElicitAnswer, ElicitRequest, Elicitation};
 use crate::port::{
-    BoxFuture, Dialer, DuplexSend, InFrame, Link, LinkCloser, ReceiveHalf, SendHalf, ServerSpec,
+    BoxFuture, Dialer, DuplexSend, InFrame, Link, LinkCloser, ReceiveHalf, SendHalf, ServerSpec, StderrFeed,
 };
 use crate::settings::Settings;
 use callboard_protocol::{Decoded, Frame};
@@ -147,6 +147,7 @@ async fn play(script: Script, remembered: Option<Era>) -> (String, String) {
         server,
         generation: Generation(1),
         gate: Arc::new(CallGate::new(1, 1, telemetry::CallMetrics::new(&server_name))),
+        stderr: StderrFeed::default(),
         list_changed: Arc::new(|_| {}),
         token: AliveToken::default(),
         dialed: Box::new(|| {}),

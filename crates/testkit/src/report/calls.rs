@@ -54,10 +54,9 @@ fn ends(recording: &Recording) -> String {
         words.rotate_left(1);
         layers.rotate_left(1);
     }
-    let sums = (0..span.bins).map(|bin| layers.iter().map(|layer| layer[bin]).sum::<f64>());
-    let most = sums.fold(0.0, f64::max);
+    let sums: Vec<f64> = (0..span.bins).map(|bin| layers.iter().map(|layer| layer[bin]).sum()).collect();
     let mut chart = Chart::new(span, 150.0, "Calls that ended in each second, by how they ended");
-    let end = chart.count_axis("calls a second", most);
+    let end = chart.cut_axis("calls a second", &sums);
     chart.stack(&words, &layers, end);
     let values: Vec<Vec<Option<f64>>> =
         layers.iter().map(|layer| layer.iter().copied().map(Some).collect()).collect();

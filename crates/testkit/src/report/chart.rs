@@ -40,6 +40,8 @@ const TIME_STEPS: [u64; 23] = [
     172_800_000,
     432_000_000,
 ];
+/// Values that stand so many times above nearly all others are cut.
+const CUT_RATIO: f64 = 4.0;
 /// Marks on an axis of time, at most.
 const TIME_MARKS_MAX: u64 = 11;
 
@@ -171,6 +173,31 @@ impl Chart {
             at += step;
         }
         self.unit(unit);
+        end
+    }
+
+    /// An axis of counts for values of which a few stand far above all others, such as the calls of the last check:
+    /// those are cut, and their height is written at the cut. Gives its end.
+    pub(super) fn cut_axis(&mut self, unit: &str, values: &[f64]) -> f64 {
+        let peak = values.iter().copied().enumerate().fold((0, 0.0), |most, value| match value.1 > most.1 {
+            true => value,
+            false => most,
+        });
+        let mut sorted: Vec<f64> = values.iter().copied().filter(|value| *value > 0.0).collect();
+        sorted.sort_by(f64::total_cmp);
+        let usual = sorted.get(sorted.len() * 97 / 100).copied().unwrap_or(0.0);
+        if peak.1 <= usual * CUT_RATIO {
+            return self.count_axis(unit, peak.1);
+        }
+        let end = self.count_axis(unit, usual * 1.25);
+        let x = self.bin_x(peak.0);
+        let (x, anchor) = if x > (LEFT + RIGHT) / 2.0 { (x - 5.0, "end") } else { (x + 8.0, "start") };
+        self.axis(format_args!(
+            "<text class=\"cut\" x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\">↑ {}</text>",
+            px(x),
+            px(TOP - 4.0),
+            count(peak.1.round() as u64),
+        ));
         end
     }
 
@@ -389,6 +416,21 @@ mod tests {
         );
         assert_eq!(Span::new(5, 5, 100).bins, 1);
         assert_eq!(Span::new(u64::MAX, 0, 100).length_ms(), 1);
+    }
+
+    #[test]
+    fn a_peak_far_above_the_rest_is_cut_and_written() {
+        let mut values = vec![10.0; 100];
+        values[40] = 2_000.0;
+        let mut chart = Chart::new(Span::new(0, 100, 100), 100.0, "x");
+        assert!(chart.cut_axis("x", &values) < 20.0);
+        assert!(chart.figure("").contains("↑ 2,000<"));
+        values[40] = 30.0;
+        let mut chart = Chart::new(Span::new(0, 100, 100), 100.0, "x");
+        assert!(chart.cut_axis("x", &values) >= 30.0);
+        assert!(!chart.figure("").contains('↑'));
+        let mut chart = Chart::new(Span::new(0, 100, 100), 100.0, "x");
+        assert!(chart.cut_axis("x", &[]) >= 1.0);
     }
 
     #[test]

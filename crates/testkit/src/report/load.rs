@@ -40,8 +40,8 @@ pub(super) fn figures(recording: &Recording) -> String {
 
 fn figure(span: Span, label: &str, unit: &str, words: [Word; 2], values: &[Vec<f64>; 2]) -> String {
     let mut chart = Chart::new(span, 130.0, label);
-    let most = values.iter().flatten().copied().fold(0.0, f64::max);
-    let end = chart.count_axis(unit, most);
+    let higher: Vec<f64> = values[0].iter().zip(&values[1]).map(|(one, other)| one.max(*other)).collect();
+    let end = chart.cut_axis(unit, &higher);
     let mut readable = Vec::new();
     for (word, values) in words.iter().zip(values) {
         chart.area(&format!("{} soft", word.class), values, end);

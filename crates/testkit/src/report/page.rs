@@ -79,8 +79,8 @@ const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf
 
 const CALLS_SAY: &str = "How calls ended, and how long they took: lines are percentiles of the answered calls, \
     dots are calls that ended otherwise, larger where there are many.";
-const LOAD_SAY: &str = "Calls that were made and have not ended, and those of them that no server has seen yet; \
-    below, connections.";
+const LOAD_SAY: &str = "Calls that were made and have not ended, and those of them that no server has seen yet. Below, \
+    connections. All of it is sampled, so that what lasts shorter than the time between two samples may be missing.";
 
 fn title(summary: &Summary) -> String {
     let verdict = if summary.broken.is_empty() { "held" } else { "BROKEN" };
@@ -147,10 +147,7 @@ fn broken_row(broken: &Broken) -> String {
 }
 
 fn replay(summary: &Summary) -> String {
-    let with = match summary.replay.contains("HOURS") {
-        true => " with the hours of this run",
-        false => " with the scenario of this run",
-    };
+    let with = if summary.replay.contains(" FILE ") { " with the scenario of this run" } else { "" };
     format!("<code class=\"command\">{}</code>{with}", escaped(&summary.replay))
 }
 
@@ -158,6 +155,10 @@ fn replay(summary: &Summary) -> String {
 fn tiles(summary: &Summary) -> String {
     let (totals, storm) = (&summary.totals, &summary.storm);
     let reconnects: u64 = summary.servers.iter().map(|server| server.reconnects).sum();
+    let longest_gap = match storm.gap_max_ms {
+        0 => "all at the first attempt".to_owned(),
+        ms => format!("longest gap {}", duration(ms)),
+    };
     let memory = match totals.peak_rss_kib {
         0 => "–".to_owned(),
         kib => format!("{:.1} MiB", kib as f64 / 1_024.0),
@@ -171,7 +172,7 @@ fn tiles(summary: &Summary) -> String {
         ),
         ("calls", count(totals.calls), format!("{} answered", percent(totals.ok, totals.calls))),
         ("dials", count(totals.dials), format!("{} within one second", count(storm.dials_per_second_max))),
-        ("reconnects", count(reconnects), format!("longest gap {}", duration(storm.gap_max_ms))),
+        ("reconnects", count(reconnects), longest_gap),
         (
             "longest step",
             duration(totals.longest_step_real_ms),
@@ -219,12 +220,15 @@ fn outcomes(summary: &Summary) -> String {
 
 fn storm_says(summary: &Summary) -> String {
     let storm = &summary.storm;
+    let gaps = match storm.gap_max_ms {
+        0 => "No attempt followed another one without a connection between them.".to_owned(),
+        _ => format!("Half of the gaps between attempts were no longer than {}.", duration(storm.gap_p50_ms)),
+    };
     format!(
-        "{} dials; the most within one second were {}, from {} on. Half of the gaps between attempts were no longer than {}.",
+        "{} dials; the most within one second were {}, from {} on. {gaps}",
         count(storm.dials),
         count(storm.dials_per_second_max),
         moment(storm.peak_at_ms, 1_000),
-        duration(storm.gap_p50_ms),
     )
 }
 

@@ -139,12 +139,20 @@ pub fn summary(recording: &Recording) -> Summary {
     }
 }
 
-/// The command line that plays a run again. A generated scenario has its seed in its title.
+/// The command line that plays a run again. Scenarios that come from no file have what they were made of in their title.
 fn replay(recording: &Recording) -> String {
     let (seed, servers) = (recording.seed, recording.servers.len());
-    match recording.title == format!("seed {seed}, {servers} servers") {
-        true => format!("cargo xtask sim --seeds {seed}..{seed} --servers {servers} --hours HOURS"),
-        false => format!("callboard sim FILE --seed {seed}"),
+    let generated = recording.title.strip_prefix(&format!("seed {seed}, {servers} servers, "));
+    // A number and nothing else: the title of a file may say anything.
+    let hours: Option<f64> = generated.and_then(|rest| rest.strip_suffix(" h")?.parse().ok());
+    match hours.filter(|hours| hours.is_finite()) {
+        Some(hours) => {
+            format!("cargo xtask sim --seeds {seed}..{seed} --servers {servers} --hours {hours}")
+        }
+        None if recording.title == format!("{servers} servers that all drop at once") => {
+            format!("cargo xtask sim --storm {servers}")
+        }
+        None => format!("callboard sim FILE --seed {seed}"),
     }
 }
 

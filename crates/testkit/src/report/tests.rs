@@ -183,8 +183,32 @@ fn what_broke_stands_on_top_with_the_way_to_see_it_again() {
     assert!(part.contains("Seed 7.") && part.contains("callboard sim FILE --seed 7"));
     assert_eq!(part.matches("<tr><td>1:01.0</td><td><code>ends-once</code>").count(), 200);
     assert!(part.contains("And 1 more"));
-    recording.title = "seed 7, 2 servers".into();
-    assert!(html(&recording).contains("cargo xtask sim --seeds 7..7 --servers 2 --hours HOURS"));
+    for (title, command) in [
+        ("seed 7, 2 servers, 0.5 h", "cargo xtask sim --seeds 7..7 --servers 2 --hours 0.5<"),
+        ("seed 7, 2 servers, ; rm h", "callboard sim FILE --seed 7<"),
+        ("2 servers that all drop at once", "cargo xtask sim --storm 2<"),
+    ] {
+        recording.title = title.into();
+        assert!(html(&recording).contains(&format!("<code class=\"command\">{command}")), "{title}");
+    }
+}
+
+#[test]
+fn the_command_of_a_generated_run_makes_the_same_scenario() {
+    for seconds in [60, 300, 4_321] {
+        let scenario = Scenario::generated(5, 12, Duration::from_secs(seconds));
+        let mut recording = small();
+        (recording.title, recording.seed) = (scenario.title.clone(), scenario.seed);
+        recording.servers = vec![recording.servers[0].clone(); 12];
+        let replay = summary(&recording).replay;
+        let hours = replay.rsplit_once("--hours ").expect("hours").1;
+        let hours: f64 = hours.parse().expect("a number");
+        assert_eq!(
+            Scenario::generated(5, 12, Duration::from_secs_f64(hours * 3_600.0)),
+            scenario,
+            "{replay}"
+        );
+    }
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// Part of a whole, in percent; nothing of nothing is 0.
-pub(super) fn percent(part: u64, whole: u64) -> String {
+pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "0 %".to_owned();
     }

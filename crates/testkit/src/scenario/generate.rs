@@ -58,7 +58,8 @@ impl Scenario {
             }
         }
         actions.sort_by_key(|action| action.at_ms);
-        let title = format!("seed {seed}, {servers} servers");
+        // Whoever reads it can play it again.
+        let title = format!("seed {seed}, {servers} servers, {} h", duration_ms as f64 / 3_600_000.0);
         Scenario {
             title,
             seed,

@@ -1,5 +1,6 @@
 //! What a child writes to stderr: drained from the start, and only the end of it kept.
 
+use callboard_core::port::StderrWriter;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -49,12 +50,13 @@ impl StderrTail {
 }
 
 /// Reads `pipe` to its end.
-pub(super) async fn drain(mut pipe: impl AsyncRead + Unpin, tail: Arc<StderrTail>) {
+pub(super) async fn drain(mut pipe: impl AsyncRead + Unpin, tail: Arc<StderrTail>, mut lines: StderrWriter) {
     let mut read = poll_fn(|cx| {
         let mut bytes = [0; READ_BYTES];
         let mut space = ReadBuf::new(&mut bytes);
         let outcome = ready!(Pin::new(&mut pipe).poll_read(cx, &mut space));
         tail.push(space.filled());
+        lines.push(space.filled());
         Poll::Ready(outcome.is_ok() && !space.filled().is_empty())
     });
     while (&mut read).await {}

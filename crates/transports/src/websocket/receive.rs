@@ -5,6 +5,7 @@ use super::{Open, Shared};
 use crate::http::stream::messages;
 use bytes::Bytes;
 use callboard_core::port::{CloseReason, InFrame, IoKind, ReceiveHalf};
+use callboard_protocol::recover_id;
 use futures_util::Stream;
 use std::collections::VecDeque;
 use std::io;
@@ -29,6 +30,13 @@ pub(super) struct WebSocketReceive {
     silence: Option<Silence>,
 }
 
+/// What was read.
+enum Read {
+    Whole(Message),
+    /// The start of a message over the limit.
+    Cut(Bytes),
+}
+
 impl WebSocketReceive {
     /// Reads messages of at most `frame_bytes_max` bytes.
     pub(super) fn new(
@@ -46,7 +54,7 @@ impl WebSocketReceive {
     }
 
     /// Writes, then reads one message; an error is the end.
-    fn poll_socket(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, CloseReason>> {
+    fn poll_socket(&mut self, cx: &mut Context<'_>) -> Poll<Result<Read, CloseReason>> {
         let mut open = self.shared.open.lock();
         let Open { socket: Some(socket), code } = &mut *open else {
             return Poll::Ready(Err(CloseReason::Cancelled));
@@ -55,7 +63,15 @@ impl WebSocketReceive {
         let written = self.shared.outbox.drive(socket, cx);
         let read = Pin::new(&mut *socket).poll_next(cx);
         let error = match (read, written) {
-            (Poll::Ready(Some(Ok(message))), _) => return Poll::Ready(Ok(message)),
+            (Poll::Ready(Some(Ok(message))), _) => {
+                let is_data = message.is_text() || message.is_binary();
+                let is_cut = is_data && socket.get_mut().hand_out();
+                return Poll::Ready(Ok(if is_cut {
+                    Read::Cut(message.into_data())
+                } else {
+                    Read::Whole(message)
+                }));
+            }
             (Poll::Ready(Some(Err(error))), _) => error,
             (Poll::Ready(None), _) => Error::ConnectionClosed,
             (Poll::Pending, Poll::Ready(Err(error))) => error,
@@ -105,11 +121,15 @@ impl ReceiveHalf for WebSocketReceive {
                     Ok(()) => {}
                     Err(reason) => drop(self.end(reason)),
                 },
-                Poll::Ready(Ok(Message::Text(text))) => self.take(text.into()),
-                Poll::Ready(Ok(Message::Binary(payload))) => self.take(payload),
+                Poll::Ready(Ok(Read::Cut(start))) => {
+                    let limit = self.frame_bytes_max;
+                    self.ready.push_back(InFrame::TooLarge { id: recover_id(&start), limit });
+                }
+                Poll::Ready(Ok(Read::Whole(Message::Text(text)))) => self.take(text.into()),
+                Poll::Ready(Ok(Read::Whole(Message::Binary(payload)))) => self.take(payload),
                 // The library answers pings by itself, and hands out no raw frames.
-                Poll::Ready(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
-                Poll::Ready(Ok(Message::Close(frame))) => drop(self.end(closed(frame))),
+                Poll::Ready(Ok(Read::Whole(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => {}
+                Poll::Ready(Ok(Read::Whole(Message::Close(frame)))) => drop(self.end(closed(frame))),
                 Poll::Ready(Err(reason)) => drop(self.end(reason)),
             }
         }

@@ -2,57 +2,10 @@
 
 use callboard_core::port::{CloseReason, IoKind};
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
-
-/// A connection that remembers whether bytes have come in. Any byte is a sign of life: a pong may have to wait for
-/// the end of a large message.
-pub(super) struct Listened<S> {
-    stream: S,
-    has_read: bool,
-}
-
-impl<S> Listened<S> {
-    pub(super) fn new(stream: S) -> Listened<S> {
-        Listened { stream, has_read: false }
-    }
-
-    /// Have bytes come in since this was asked last?
-    pub(super) fn take_read(&mut self) -> bool {
-        std::mem::take(&mut self.has_read)
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Listened<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
-        self.has_read |= buffer.filled().len() > before;
-        Poll::Ready(read)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Listened<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
 
 /// The clock of one connection. It is not touched by messages, which only leave a mark: a ping goes out after
 /// between one and two times `ping_after`.

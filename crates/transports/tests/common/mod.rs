@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
 use callboard_core::port::{
-    CloseReason, DialRequest, Generation, InFrame, Link, SendHalf, ServerSpec, TransportSpec,
+    CloseReason, DialRequest, Generation, InFrame, Link, SendHalf, ServerSpec, StderrFeed, TransportSpec,
 };
 use callboard_core::settings::Settings;
 use callboard_protocol::Frame;
@@ -31,6 +31,7 @@ pub fn request(spec: ServerSpec, settings: Settings) -> DialRequest {
         deadline: Instant::now() + PATIENCE,
         settings: Arc::new(settings),
         authenticator: None,
+        stderr: StderrFeed::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use callboard_core::port::{
     Authenticator, CallActivity, CloseReason, DialRequest, Exchange, Generation, HttpSpec, InFrame, Link,
-    LinkCloser, Negotiated, ReceiveHalf, SendHalf, ServerSpec, TransportSpec,
+    LinkCloser, Negotiated, ReceiveHalf, SendHalf, ServerSpec, StderrFeed, TransportSpec,
 };
 use callboard_core::settings::Settings;
 use callboard_protocol::{ProtocolVersion, Reply, ReplyBody, Secret};
@@ -265,6 +265,7 @@ pub fn request(
         deadline: Instant::now() + BOUND,
         settings: Arc::new(settings),
         authenticator,
+        stderr: StderrFeed::default(),
     }
 }
 

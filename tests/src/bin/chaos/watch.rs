@@ -103,17 +103,18 @@ pub(crate) async fn count_events(mut events: Receiver<BoardEvent>) -> BTreeMap<S
     }
 }
 
-/// How late this runtime runs what is due, whoever's fault that is.
-#[derive(Default)]
+/// How late what is due is run: by this runtime, and by the system, which a thread of no runtime shows. When both are
+/// late the machine was busy; when the runtime alone is, somebody blocked its threads.
 pub(crate) struct Lateness {
-    most_us: Arc<AtomicU64>,
-    task: Option<JoinHandle<()>>,
+    runtime_us: Arc<AtomicU64>,
+    system_us: Arc<AtomicU64>,
+    task: JoinHandle<()>,
 }
 
 impl Lateness {
     pub(crate) fn start() -> Lateness {
-        let most_us = Arc::new(AtomicU64::new(0));
-        let noted = most_us.clone();
+        let (runtime_us, system_us) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let noted = runtime_us.clone();
         let task = tokio::spawn(async move {
             let mut ticks = interval(TICK);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -122,13 +123,23 @@ impl Lateness {
                 noted.fetch_max(due.elapsed().as_micros() as u64, Ordering::Relaxed);
             }
         });
-        Lateness { most_us, task: Some(task) }
+        let noted = system_us.clone();
+        std::thread::spawn(move || {
+            // Ends when nobody wants to know any more.
+            while Arc::strong_count(&noted) > 1 {
+                let begun = std::time::Instant::now();
+                std::thread::park_timeout(TICK);
+                let late = begun.elapsed().saturating_sub(TICK);
+                noted.fetch_max(late.as_micros() as u64, Ordering::Relaxed);
+            }
+        });
+        Lateness { runtime_us, system_us, task }
     }
 
-    pub(crate) fn stop(self) -> Duration {
-        if let Some(task) = self.task {
-            task.abort();
-        }
-        Duration::from_micros(self.most_us.load(Ordering::Relaxed))
+    /// The most of the runtime and of the system.
+    pub(crate) fn stop(self) -> (Duration, Duration) {
+        self.task.abort();
+        let most = |us: &AtomicU64| Duration::from_micros(us.load(Ordering::Relaxed));
+        (most(&self.runtime_us), most(&self.system_us))
     }
 }

@@ -117,6 +117,7 @@ impl ConnectionActor {
             server: self.server.clone(),
             generation,
             gate: self.shared.gate.clone(),
+            stderr: self.shared.stderr.clone(),
             list_changed,
             token: token.clone(),
             dialed: Box::new(move || dialed.do_send(Dialed(generation))),
