@@ -3,6 +3,7 @@
 mod bench;
 mod chaos;
 mod ci;
+mod mutations;
 mod peers;
 mod shell;
 mod sim;
@@ -22,6 +23,7 @@ usage: cargo xtask COMMAND
   conformance [--auto-era]   the official suite against conformance-client, both required sets
   real-servers               public servers against the callboard command
   sim [ARGS]                 the simulated world: generated scenarios by their seeds, or files (--help for more)
+  mutations [NAME]…          breaks copies of the tree, one patch of tests/mutations each: the simulation must see it
   sim storm [SERVERS]        10,000 servers that all drop at once: time, memory, the longest step
   bench [ARGS]               bench/run.sh with bench-driver as subject; ARGS go to it
   chaos [--minutes N] [--scale X] [--seed N] [--json]
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         ["conformance", "--auto-era"] => peers::conformance(peers::EraChoice::Found),
         ["real-servers"] => peers::real_servers(),
         ["chaos", rest @ ..] => chaos::run(rest),
+        ["mutations", names @ ..] => mutations::run(names),
         ["sim", "storm"] => sim::storm("10000"),
         ["sim", "storm", servers] => sim::storm(servers),
         ["sim", rest @ ..] => sim::run(rest),

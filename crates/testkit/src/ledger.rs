@@ -13,6 +13,8 @@ struct OpenCall {
     deadline_ms: u64,
     /// Times that the server took it in, and so performed it.
     performed: u32,
+    /// Times that the server turned it away for a session that has expired.
+    refused: u32,
     /// It was lost with its link at this moment, and must end then.
     lost_at_ms: Option<u64>,
 }
@@ -55,7 +57,15 @@ impl Ledger {
     pub(crate) fn begin(&mut self, server: u32, caller: u32, now: u64, deadline_ms: u64) -> u64 {
         self.made += 1;
         self.unseen += 1;
-        let call = OpenCall { server, caller, started_ms: now, deadline_ms, performed: 0, lost_at_ms: None };
+        let call = OpenCall {
+            server,
+            caller,
+            started_ms: now,
+            deadline_ms,
+            performed: 0,
+            refused: 0,
+            lost_at_ms: None,
+        };
         self.open.insert(self.made, call);
         self.made
     }
@@ -78,6 +88,14 @@ impl Ledger {
             return None;
         }
         Some(("performed-once", format!("call {number} was performed {times} times")))
+    }
+
+    /// A server turns a call away for a session that has expired: it may come once more, never another time.
+    pub(crate) fn refused(&mut self, number: u64) -> Option<Fault> {
+        let call = self.open.get_mut(&number)?;
+        call.refused += 1;
+        (call.refused > 2)
+            .then(|| ("resent-once", format!("call {number} was turned away {} times", call.refused)))
     }
 
     /// The link over which the calls went has ended for the client at this moment.

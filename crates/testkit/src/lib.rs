@@ -5,7 +5,9 @@
 //! - wall time: a world lives on tokio's paused clock.
 
 mod callers;
+mod ending;
 mod ledger;
+mod looks;
 mod model;
 mod recording;
 pub mod report;

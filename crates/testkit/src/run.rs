@@ -1,15 +1,16 @@
 //! Running a world: a paused clock, the production actors, and the questions asked at the end.
 
-use crate::callers::{self, Caller};
-use crate::model::{Pools, Stand};
+use crate::callers::Caller;
+use crate::ending;
+use crate::looks::look_again_and_again;
+use crate::model::Pools;
 use crate::recording::{Recording, Totals};
-use crate::scenario::{Fault, Scenario, SimEra, Transport, UserWish};
-use crate::script::{Script, look_again_and_again};
+use crate::scenario::{Scenario, Transport};
+use crate::script::Script;
 use crate::stage::Stage;
 use crate::trace::{LineSink, Trace};
 use crate::world::{Books, Detail, SimDialer, World};
-use actix::Addr;
-use callboard_core::actor::registry::{Add, CloseAll, RegistryActor, ServerTable};
+use callboard_core::actor::registry::{Add, RegistryActor, ServerTable};
 use callboard_core::environment::Environment;
 use callboard_core::settings::Settings;
 use callboard_policy::{HttpSpec, RemoteKind, ServerOptions, ServerSpec, StdioSpec, TransportSpec, admit};
@@ -23,7 +24,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
-use tokio::time::{sleep, timeout};
 
 /// Why a scenario could not be run to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -232,11 +232,11 @@ where
     let looking = Handle::current().spawn(look_again_and_again(stage.clone(), look_every(&scenario)));
     let value = Handle::current().spawn(act(stage.clone())).await;
     let value = value.map_err(|error| SimError::World(error.to_string()))?;
-    let recovering = Handle::current().spawn(recover(stage.clone(), scenario.clone())).await;
+    let recovering = Handle::current().spawn(ending::recover(stage.clone(), scenario.clone())).await;
     recovering.map_err(|error| SimError::World(error.to_string()))?;
     looking.abort();
     let _ = looking.await;
-    let closing = Handle::current().spawn(close(stage.clone(), env, registry, alive)).await;
+    let closing = Handle::current().spawn(ending::close(stage.clone(), env, registry, alive)).await;
     closing.map_err(|error| SimError::World(error.to_string()))?;
     Ok((recording(&scenario, &world), value))
 }
@@ -319,130 +319,6 @@ async fn watch_memory(stage: &Stage, duration_ms: u64, memory: fn() -> u64) {
 const MEMORY_GROWTH_PART: u64 = 10;
 /// See [`MEMORY_GROWTH_PART`].
 const MEMORY_GROWTH_BYTES: u64 = 512 * 1024;
-
-/// How long a server may take until it is of use again once its faults are over: an attempt that hangs, the
-/// longest gap, and a margin. A `Retry-After` comes on top.
-const BACK_WITHIN_MS: u64 = 120_000;
-/// The limit of one call that finds out.
-const PROBE_MS: u64 = 40_000;
-/// How long lists may take to settle after that: the longest pause in a storm, twice, and one limit of a request.
-const QUIET: Duration = Duration::from_secs(130);
-
-/// All faults end. Every server that may be there must be of use again.
-async fn recover(stage: Stage, scenario: Scenario) {
-    stage.world().calm_down();
-    let asked = scenario.servers.iter().flat_map(|plan| &plan.faults).filter_map(|fault| match fault {
-        Fault::Busy { retry_after_s, .. } => Some(retry_after_s * 1_000),
-        _ => None,
-    });
-    let within_ms = BACK_WITHIN_MS + asked.max().unwrap_or(0);
-    let tasks: Vec<_> = stage
-        .handles()
-        .map(|(server, _)| Handle::current().spawn(come_back(stage.clone(), server, within_ms)))
-        .collect();
-    for task in tasks {
-        let _ = task.await;
-    }
-    sleep(QUIET).await;
-    stage.world().look_around();
-    settled(&stage, &scenario);
-}
-
-async fn come_back(stage: Stage, server: u32, within_ms: u64) {
-    let until_ms = stage.world().now_ms() + within_ms;
-    let mut last = "nothing";
-    while stage.world().now_ms() < until_ms {
-        match stage.world().stand(server) {
-            Stand::Failed { .. } | Stand::NeedsAuth => stage.wish(server, UserWish::Reconnect),
-            Stand::Disabled => stage.wish(server, UserWish::Enable),
-            Stand::Dormant
-            | Stand::Queued { .. }
-            | Stand::Trying { .. }
-            | Stand::Connected { .. }
-            | Stand::BackingOff { .. } => {}
-        }
-        // The user's word is on its way; the next moment shows what it came to.
-        sleep(Duration::from_millis(1)).await;
-        last = callers::call(&stage, server, 0, "t0", PROBE_MS, None).await;
-        if last == "ok" {
-            return;
-        }
-        sleep(Duration::from_secs(1)).await;
-    }
-    let detail = format!("not of use within {within_ms} ms after its faults: {last}");
-    stage.world().broke("back-when-it-may", Some(server), detail);
-}
-
-/// What must be so once nothing has happened for a while.
-fn settled(stage: &Stage, scenario: &Scenario) {
-    let world = stage.world();
-    if world.calls_open() > 0 {
-        world.broke("ends-once", None, format!("{} calls never ended", world.calls_open()));
-    }
-    let held = world.permits_held();
-    if held > 0 {
-        world.broke("dial-permits", None, format!("{held} permits are out, and nobody is dialed"));
-    }
-    let eras: Vec<SimEra> =
-        scenario.servers.iter().flat_map(|plan| (0..plan.count).map(|_| plan.era)).collect();
-    let catalog = stage.catalog();
-    for (server, handle) in stage.handles() {
-        if !matches!(world.stand(server), Stand::Connected { .. }) {
-            world.broke("back-when-it-may", Some(server), format!("is {:?} at the end", world.stand(server)));
-        }
-        let calls = handle.calls();
-        if (calls.in_flight, calls.queued) != (0, 0) {
-            world.broke("places-balance", Some(server), format!("{calls:?} and nobody calls"));
-        }
-        let Some(known) = catalog.servers.get(handle.name()) else { continue };
-        let Some(list) = known.tools.as_ref().filter(|_| !known.stale) else { continue };
-        let listed: Vec<String> = list.items.iter().map(|item| item.key.to_string()).collect();
-        let mut listed_sorted = listed.clone();
-        let mut offered = world.tools_of(server);
-        listed_sorted.sort();
-        offered.sort();
-        if listed_sorted != offered && eras[server as usize] == SimEra::Legacy {
-            world.broke(
-                "catalog-true",
-                Some(server),
-                format!("offers {offered:?}, and {listed:?} is listed"),
-            );
-        }
-    }
-}
-
-/// Closes the board. Nothing may be left of it.
-async fn close(
-    stage: Stage,
-    env: Arc<Environment>,
-    registry: Addr<RegistryActor>,
-    mut alive: mpsc::Receiver<()>,
-) {
-    let world = stage.world();
-    world.begin_closing();
-    env.release();
-    let (told, mut all_told) = mpsc::channel(1);
-    registry.do_send(CloseAll(told));
-    drop(registry);
-    let _ = all_told.recv().await;
-    if timeout(CLOSE_LIMIT, alive.recv()).await.is_err() {
-        world.broke("nothing-left", None, format!("the board has not closed within {CLOSE_LIMIT:?}"));
-    }
-    // What the board does not wait for must be over soon as well.
-    sleep(CLOSE_LIMIT).await;
-    let lines = world.lines_open();
-    if lines > 0 {
-        world.broke("nothing-left", None, format!("{lines} links are open after the board was closed"));
-    }
-    // This task is the one that may be there.
-    let tasks = Handle::current().metrics().num_alive_tasks();
-    if tasks > 1 {
-        world.broke("nothing-left", None, format!("{tasks} tasks run after the board was closed"));
-    }
-}
-
-/// What closing may take: the graces of children, and a little.
-const CLOSE_LIMIT: Duration = Duration::from_secs(7);
 
 fn recording(scenario: &Scenario, world: &World) -> Recording {
     let (mut state, now) = world.enter();

@@ -3,7 +3,6 @@
 use crate::rng::Rng;
 use crate::scenario::{Fault, Scenario, UserWish};
 use crate::stage::Stage;
-use std::time::Duration;
 use tokio::time::sleep_until;
 
 /// What is done at one moment.
@@ -88,13 +87,5 @@ fn deeds_of(fault: &Fault, end_ms: u64, rng: &mut Rng) -> Box<dyn Iterator<Item 
         | Fault::Hang { .. }
         | Fault::DieInCall { .. }
         | Fault::RotateTokens { .. } => Box::new(std::iter::empty()),
-    }
-}
-
-/// The pause of a world between two looks at itself.
-pub(crate) async fn look_again_and_again(stage: Stage, every: Duration) {
-    loop {
-        tokio::time::sleep(every).await;
-        stage.world().look_around();
     }
 }

@@ -46,6 +46,10 @@ impl Stage {
         numbers.filter_map(|number| self.handle(number).map(|handle| (number, handle)))
     }
 
+    pub(crate) fn servers_len(&self) -> usize {
+        self.names.len()
+    }
+
     pub(crate) fn tools_of(&self, server: u32) -> u32 {
         self.tools[server as usize]
     }

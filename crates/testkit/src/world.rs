@@ -15,7 +15,7 @@ pub(crate) use dial::SimDialer;
 use crate::ledger::Told;
 use crate::model::{Cause, Numbers, Stand, Wish};
 use crate::rng::Rng;
-use crate::scenario::{Fault, HangPhase, Scenario, ServerPlan, Transport, Untruth, UserWish};
+use crate::scenario::{Fault, HangPhase, Scenario, ServerPlan, SimEra, Transport, Untruth, UserWish};
 use callboard_core::event::{BoardEvent, EventKind};
 use callboard_core::port::{CloseReason, ExitInfo, IoKind, ServerName, Unreachable};
 use callboard_core::settings::Settings;
@@ -46,6 +46,17 @@ pub(crate) struct State {
     calm: bool,
 }
 
+/// What a server offers, and what the board knows of it.
+pub(crate) struct Offer {
+    pub tools: Vec<String>,
+    /// When its tools changed last.
+    pub changed_ms: u64,
+    /// The board is told of changes as long as it is connected; in the modern era only while it listens.
+    pub tells_changes: bool,
+    /// The board has had a list of its tools.
+    pub is_listed: bool,
+}
+
 /// One simulated server.
 pub(crate) struct SimServer {
     pub name: ServerName,
@@ -58,6 +69,7 @@ pub(crate) struct SimServer {
     /// Counts the changes of its tools.
     tools_version: u64,
     tools: Vec<String>,
+    changed_ms: u64,
     lines: BTreeSet<u64>,
     lines_opened: u64,
     /// Times that each of its tools was performed.
@@ -82,6 +94,7 @@ impl SimServer {
             epoch: 1,
             tools_version: 0,
             tools,
+            changed_ms: 0,
             lines: BTreeSet::new(),
             lines_opened: 0,
             performed: BTreeMap::new(),
@@ -226,7 +239,9 @@ impl World {
     pub(crate) fn change_tools(&self, server: u32) {
         let (mut state, now) = self.enter();
         state.books.note(now, format_args!("change {server}"));
-        state.servers[server as usize].tools_version += 1;
+        let known = &mut state.servers[server as usize];
+        known.tools_version += 1;
+        known.changed_ms = now;
         state.tell_change(server, 1, now);
     }
 
@@ -236,6 +251,7 @@ impl World {
         let known = &mut state.servers[server as usize];
         known.tools = tools;
         known.tools_version = 0;
+        known.changed_ms = now;
         state.tell_change(server, 1, now);
     }
 
@@ -296,8 +312,16 @@ impl World {
         self.enter().0.books.stand(server)
     }
 
-    pub(crate) fn tools_of(&self, server: u32) -> Vec<String> {
-        self.state.lock().servers[server as usize].tool_names()
+    /// What a server offers, and what the board knows of it.
+    pub(crate) fn offer(&self, server: u32) -> Offer {
+        let (state, _) = self.enter();
+        let known = &state.servers[server as usize];
+        Offer {
+            tools: known.tool_names(),
+            changed_ms: known.changed_ms,
+            tells_changes: known.plan.era == SimEra::Legacy,
+            is_listed: state.books.is_listed(server),
+        }
     }
 
     pub(crate) fn calls_open(&self) -> u32 {

@@ -33,6 +33,7 @@ pub(crate) struct Books {
     detail: Detail,
     lives: Vec<Life>,
     said: Vec<(Said, u64)>,
+    listed: Vec<bool>,
     tracks: Vec<ServerTrack>,
     pools: Pools,
     calls: Vec<CallRecord>,
@@ -52,6 +53,7 @@ impl Books {
             detail,
             lives: Vec::new(),
             said: Vec::new(),
+            listed: Vec::new(),
             tracks: Vec::new(),
             pools,
             calls: Vec::new(),
@@ -66,6 +68,7 @@ impl Books {
     pub(crate) fn add_server(&mut self, name: &ServerName, transport: Transport, numbers: Numbers) {
         self.lives.push(Life::new(numbers));
         self.said.push((Said::Dormant, 0));
+        self.listed.push(false);
         self.tracks.push(ServerTrack {
             name: name.as_str().to_owned(),
             transport: Cow::Borrowed(transport.as_str()),
@@ -96,6 +99,11 @@ impl Books {
         self.lives[server as usize].stand
     }
 
+    /// The board has had a list of the server's tools.
+    pub(crate) fn is_listed(&self, server: u32) -> bool {
+        self.listed[server as usize]
+    }
+
     /// What ends from here on ends because the board is closed.
     pub(crate) fn begin_closing(&mut self) {
         self.closing = true;
@@ -109,6 +117,9 @@ impl Books {
     pub(crate) fn hear(&mut self, number: u32, event: &BoardEvent) {
         let at = event.at_ms;
         let EventKind::StateChanged { state, phase, .. } = &event.event else {
+            if let EventKind::ListFetched { .. } = &event.event {
+                self.listed[number as usize] = true;
+            }
             if let Some(text) = told(&event.event) {
                 self.trace.note(at, format_args!("{number} gen {} {text}", event.generation));
             }
@@ -248,6 +259,13 @@ impl Books {
     /// A server performs a call.
     pub(crate) fn performed(&mut self, server: u32, number: u64, now: u64) {
         if let Some((invariant, detail)) = self.ledger.performed(number) {
+            self.broke(now, invariant, Some(server), detail);
+        }
+    }
+
+    /// A server turns a call away for a session that has expired.
+    pub(crate) fn refused(&mut self, server: u32, number: u64, now: u64) {
+        if let Some((invariant, detail)) = self.ledger.refused(number) {
             self.broke(now, invariant, Some(server), detail);
         }
     }

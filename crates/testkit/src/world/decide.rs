@@ -79,11 +79,16 @@ impl State {
             self.books.broke(now, "retry-after-held", Some(server), detail);
         }
         let mut rng = Rng::of(self.seed, &[self.servers[server as usize].key, ordinal, asked]);
+        let params = message.params.unwrap_or_default();
         if let Some(refusal) = self.refusal(link, server, method, now, &mut rng) {
+            if matches!(refusal, CloseReason::SessionExpired { .. })
+                && let Some(number) = params.arguments.as_ref().and_then(|arguments| arguments.n)
+            {
+                self.books.refused(server, number, now);
+            }
             return Act::Refuse(refusal);
         }
         let Some(id) = id else { return Act::Silence };
-        let params = message.params.unwrap_or_default();
         match method {
             "initialize" | "server/discover" => self.greet(link, method, id, &params, now, &mut rng),
             "tools/list" => self.list(server, id, now, &mut rng),

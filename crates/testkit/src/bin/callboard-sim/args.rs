@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 pub(crate) const HELP: &str = "\
 usage: callboard-sim [--seeds A..B] [--servers N] [--hours H] [--scenario FILE]â€¦ [--replay FILE] [--storm N]
                      [--twice] [--json] [--quiet] [--sums] [--memory] [--shrink] [--trace FILE]
-                     [--report DIR]
+                     [--report DIR] [--first]
 
   --seeds A..B     generated scenarios of these seeds, both included (1..10)
   --servers N      servers of each (50)
   --hours H        virtual hours of each (1)
   --scenario FILE  this scenario instead; may be given more than once
-  --replay FILE    scenarios listed in a file instead: a line is SEED SERVERS HOURS, or the path of a
+  --replay FILE    scenarios listed in a file, before the seeds if they are named: a line is SEED SERVERS HOURS, or the path of a
                    scenario beside it; # begins a comment
   --storm N        so many servers that all drop at once, instead
   --twice          runs each twice and compares the digests of their traces
@@ -22,13 +22,17 @@ usage: callboard-sim [--seeds A..B] [--servers N] [--hours H] [--scenario FILE]â
   --memory         looks for growth of memory (and keeps no record of single calls)
   --shrink         makes the scenario of a bad run smaller and prints it
   --trace FILE     writes the lines of the trace
+  --first          ends with the first bad run
   --report DIR     writes a page and a JSON file for each run, to open without a network
 ";
+
+/// The seeds that are run when none are named.
+const SEEDS: (u64, u64) = (1, 10);
 
 /// What was asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct Args {
-    seeds: (u64, u64),
+    seeds: Option<(u64, u64)>,
     servers: u32,
     hours: f64,
     scenarios: Vec<PathBuf>,
@@ -40,6 +44,7 @@ pub(crate) struct Args {
     sums: bool,
     memory: bool,
     pub(crate) shrink: bool,
+    pub(crate) first: bool,
     pub(crate) trace: Option<String>,
     pub(crate) report: Option<PathBuf>,
 }
@@ -54,7 +59,7 @@ impl Args {
     /// Reads the words; none for help.
     pub(crate) fn read(words: &[String]) -> Result<Option<Args>, String> {
         let mut args = Args {
-            seeds: (1, 10),
+            seeds: None,
             servers: 50,
             hours: 1.0,
             scenarios: Vec::new(),
@@ -66,6 +71,7 @@ impl Args {
             sums: false,
             memory: false,
             shrink: false,
+            first: false,
             trace: None,
             report: None,
         };
@@ -73,7 +79,7 @@ impl Args {
         while let Some(word) = words.next() {
             let mut value = || words.next().cloned().ok_or_else(|| format!("{word} wants a value"));
             match word.as_str() {
-                "--seeds" => args.seeds = seeds(&value()?)?,
+                "--seeds" => args.seeds = Some(seeds(&value()?)?),
                 "--servers" => args.servers = number(&value()?)?,
                 "--hours" => args.hours = number(&value()?)?,
                 "--scenario" => args.scenarios.push(value()?.into()),
@@ -81,6 +87,7 @@ impl Args {
                 "--storm" => args.storm = Some(number(&value()?)?),
                 "--trace" => args.trace = Some(value()?),
                 "--report" => args.report = Some(value()?.into()),
+                "--first" => args.first = true,
                 "--twice" => args.twice = true,
                 "--json" => args.json = true,
                 "--quiet" => args.quiet = true,
@@ -109,7 +116,9 @@ impl Args {
             return Ok(vec![Task { name: scenario.title.clone(), scenario }]);
         }
         if let Some(replay) = &self.replay {
-            return replayed(replay);
+            let mut tasks = replayed(replay)?;
+            tasks.extend(self.seeds.iter().flat_map(|seeds| self.generated(*seeds)));
+            return Ok(tasks);
         }
         if !self.scenarios.is_empty() {
             let read = |path: &PathBuf| {
@@ -118,8 +127,11 @@ impl Args {
             };
             return self.scenarios.iter().map(read).collect();
         }
-        let seeds = self.seeds.0..=self.seeds.1;
-        Ok(seeds.map(|seed| generated(seed, self.servers, self.hours)).collect())
+        Ok(self.generated(self.seeds.unwrap_or(SEEDS)))
+    }
+
+    fn generated(&self, (first, last): (u64, u64)) -> Vec<Task> {
+        (first..=last).map(|seed| generated(seed, self.servers, self.hours)).collect()
     }
 }
 

@@ -67,6 +67,9 @@ fn run_all(args: &Args) -> Result<usize, String> {
             if args.shrink && !recording.broken.is_empty() {
                 tell_smallest(&task.scenario);
             }
+            if args.first {
+                break;
+            }
         }
     }
     if !args.json {
