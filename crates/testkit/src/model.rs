@@ -173,6 +173,8 @@ pub(crate) struct Life {
     numbers: Numbers,
     pub stand: Stand,
     pub generation: u64,
+    /// The latest generation whose first dial has begun.
+    begun: Option<u64>,
     attempt: u32,
     was_connected: bool,
     /// What was seen of the current generation: why it ended or cannot come to be, the latest last.
@@ -209,6 +211,7 @@ impl Life {
             numbers,
             stand: Stand::Dormant,
             generation: 0,
+            begun: None,
             attempt: 0,
             was_connected: false,
             causes: Vec::new(),
@@ -230,6 +233,17 @@ impl Life {
 
     fn wished(&self, now: u64, wish: Wish) -> bool {
         self.asked == Some((now, wish))
+    }
+
+    /// The first dial of this generation begins, and with it the limit of the attempt. A child that is started in
+    /// another's place may have waited until nothing was left of that one, for as long as its graces last.
+    pub(crate) fn begins(&mut self, generation: u64, now: u64) {
+        let Stand::Trying { since_ms } = &mut self.stand else { return };
+        let is_first = generation == self.generation && self.begun != Some(generation);
+        if is_first && !self.numbers.remote && now <= *since_ms + CLOSE_GRACES_MS {
+            *since_ms = now;
+        }
+        self.begun = Some(generation);
     }
 
     /// A link of this generation, or an exchange over it, ended with this reason.
@@ -523,3 +537,5 @@ impl Life {
 
 /// How long the runtime may wait for the end of a child whose pipe is broken.
 const TRUE_END_WAIT_MS: u64 = 500;
+/// How long the ending of a child may take by the default graces (`stdio.close_grace_ms`, `stdio.term_grace_ms`).
+const CLOSE_GRACES_MS: u64 = 4_000;

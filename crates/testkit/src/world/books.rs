@@ -230,6 +230,7 @@ impl Books {
             let detail = format!("is dialed for generation {generation} while it is {:?}", life.stand);
             self.broke(now, "dialed-as-said", Some(server), detail);
         }
+        self.lives[server as usize].begins(generation, now);
     }
 
     pub(crate) fn call_begins(&mut self, server: u32, caller: u32, now: u64, deadline_ms: u64) -> u64 {
