@@ -293,14 +293,22 @@ async fn live(stage: Stage, scenario: Scenario, memory: Option<fn() -> u64>) {
     if let Some(memory) = memory {
         watch_memory(&stage, scenario.duration_ms, memory).await;
     }
-    for task in tasks {
-        if let Err(error) = task.await {
-            stage.world().broke("simulation", None, error.to_string());
+    // A call that never ends is told of as such, and must not keep the world from ending.
+    let longest_ms = scenario.callers.iter().map(|caller| caller.timeout_ms[1]).max().unwrap_or(0);
+    let last = stage.world().moment(scenario.duration_ms + longest_ms) + CALLER_SLACK;
+    for mut task in tasks {
+        match tokio::time::timeout_at(last, &mut task).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => stage.world().broke("simulation", None, error.to_string()),
+            Err(_) => task.abort(),
         }
     }
     let end = stage.world().moment(scenario.duration_ms);
     tokio::time::sleep_until(end).await;
 }
+
+/// What callers may take beyond the limits of their last calls: the thought before them, and a look around.
+const CALLER_SLACK: Duration = Duration::from_secs(120);
 
 /// Looks at memory as long as the world lives, and compares the last quarter of its life with the second: the
 /// first one is still growing into its tables.
