@@ -1,6 +1,6 @@
 //! The board: all connections of one agent.
 
-use crate::builder::BoardBuilder;
+use crate::builder::{BoardBuilder, problem};
 use callboard_core::actor::registry::{self, Add, Apply, CloseAll, RegistryActor, ServerTable};
 use callboard_core::call::{CallError, CallOptions, ToolReply};
 use callboard_core::catalog::{CatalogSnapshot, Permission};
@@ -10,7 +10,7 @@ use callboard_core::handle::ConnHandle;
 use callboard_core::port::{ServerName, ServerSpec};
 use callboard_core::settings::StartupMode;
 use callboard_core::status::StatusSnapshot;
-use callboard_policy::{Admission, AdmissionRules, admit_by};
+use callboard_policy::{Admission, AdmissionRules, LeftOut, admit_by};
 use callboard_protocol::view::View;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -41,6 +41,9 @@ pub struct Applied {
     pub removed: Vec<ServerName>,
     /// Servers that are as they were.
     pub unchanged: Vec<ServerName>,
+    /// Why entries cannot be used, one sentence each: what [`BoardBuilder::build`] would refuse. What has their
+    /// names stays as it was.
+    pub problems: Vec<String>,
     /// Which entries were let in, and what became of the others.
     pub admission: Arc<Admission>,
 }
@@ -97,18 +100,22 @@ impl Board {
     /// A server whose entry leads to the same connection as before is not touched. One whose entry is another one
     /// is connected anew; the calls under way on its old connection may end within `reconnect.drain_ms`. One that
     /// is not among them is closed, and its calls fail. A server that a person has switched off stays so, unless
-    /// it was removed in between. Handles stay good as long as their server is there. On a closed board nothing
-    /// happens.
+    /// it was removed in between. Handles stay good as long as their server is there. An entry that cannot be used
+    /// changes nothing and is told in [`Applied::problems`]. On a closed board nothing happens.
     ///
     /// Returns when the change is under way, before connections are made or ended.
     pub async fn apply(&self, servers: Vec<ServerSpec>) -> Applied {
         let _one_after_another = self.changing.lock().await;
         let Some(registry) = self.registry() else { return Applied::default() };
         let rules = AdmissionRules { transports: self.env.settings.transport_allow.clone() };
-        let admission = Arc::new(admit_by(servers, &rules));
+        let problems = servers.iter().filter_map(problem).collect();
+        let mut admission = admit_by(servers, &rules);
+        let kept = set_aside(&mut admission);
+        let admission = Arc::new(admission);
         let apply = Apply {
             servers: admission.admitted.clone(),
             disabled: admission.disabled.iter().map(|left_out| left_out.spec.name.clone()).collect(),
+            kept,
         };
         let Ok(applied) = registry.send(apply).await else { return Applied::default() };
         *self.admission.lock() = admission.clone();
@@ -116,7 +123,7 @@ impl Board {
         let handles = self.table.handles();
         let new = added.iter().chain(&replaced).filter_map(|name| handles.get(name));
         new.for_each(|handle| self.begin(handle));
-        Applied { added, replaced, removed, unchanged, admission }
+        Applied { added, replaced, removed, unchanged, problems, admission }
     }
 
     /// Takes a server off the board: its calls fail, and nothing that was started for it is left afterwards, within
@@ -224,6 +231,18 @@ impl Board {
         let _ = stop.send(());
         let _ = self.env.runtime.spawn_blocking(move || thread.join()).await;
     }
+}
+
+/// Moves the entries that cannot be used to those that are refused; gives their names.
+fn set_aside(admission: &mut Admission) -> Vec<ServerName> {
+    let admitted = admission.admitted.extract_if(.., |one| problem(one.spec()).is_some());
+    let mut unusable: Vec<Arc<ServerSpec>> = admitted.map(|one| Arc::new(one.spec().clone())).collect();
+    let disabled = admission.disabled.extract_if(.., |one| problem(&one.spec).is_some());
+    unusable.extend(disabled.map(|one| one.spec));
+    let names = unusable.iter().map(|spec| spec.name.clone()).collect();
+    let left_out = |spec: Arc<ServerSpec>| problem(&spec).map(|reason| LeftOut { spec, reason });
+    admission.refused.extend(unusable.into_iter().filter_map(left_out));
+    names
 }
 
 /// What closing may take beyond the graces of children: a last request to an HTTP server, the reaping.

@@ -174,22 +174,25 @@ fn problems(settings: &Settings, servers: &[ServerSpec]) -> Vec<String> {
     if !(NAME_CHARS_LEAST..=NAME_CHARS_MOST).contains(&settings.names_chars_max) {
         problems.push(format!("names.chars_max must be between {NAME_CHARS_LEAST} and {NAME_CHARS_MOST}"));
     }
-    for server in servers {
-        let name = &server.name;
-        if name.as_str().trim().is_empty() {
-            problems.push("a server has an empty name".into());
-        }
-        match &server.transport {
-            TransportSpec::Stdio(stdio) if stdio.command.trim().is_empty() => {
-                problems.push(format!("server {name} has an empty command"));
-            }
-            TransportSpec::Http(http) if url::Url::parse(&http.url).is_err() => {
-                problems.push(format!("server {name} has no valid url"));
-            }
-            TransportSpec::Stdio(_) | TransportSpec::Http(_) | TransportSpec::InProcess(_) => {}
-        }
-    }
+    problems.extend(servers.iter().filter_map(problem));
     problems
+}
+
+/// Why an entry given in code cannot be used, if it cannot.
+pub(crate) fn problem(server: &ServerSpec) -> Option<String> {
+    let name = &server.name;
+    if name.as_str().trim().is_empty() {
+        return Some("a server has an empty name".into());
+    }
+    match &server.transport {
+        TransportSpec::Stdio(stdio) if stdio.command.trim().is_empty() => {
+            Some(format!("server {name} has an empty command"))
+        }
+        TransportSpec::Http(http) if url::Url::parse(&http.url).is_err() => {
+            Some(format!("server {name} has no valid url"))
+        }
+        TransportSpec::Stdio(_) | TransportSpec::Http(_) | TransportSpec::InProcess(_) => None,
+    }
 }
 
 /// Smallest limit of a message that any server could live with, in bytes.

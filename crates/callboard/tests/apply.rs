@@ -67,6 +67,35 @@ async fn a_board_takes_a_new_configuration_while_it_runs() {
     assert!(within(board.apply(Vec::new())).await.removed.is_empty(), "a closed board changes nothing");
 }
 
+#[tokio::test]
+async fn an_entry_that_cannot_be_used_replaces_nothing_and_is_named() {
+    let s = ServerSpec::in_process("s", "k");
+    let board = board(vec![s.clone(), ServerSpec::in_process("t", "k")]).await;
+    let handle = board.server("s").expect("a server");
+    within(handle.connect(None)).await.expect("connects");
+    let wrong = vec![
+        ServerSpec::http("s", "nonsense"),
+        ServerSpec::stdio("new", " ", [""; 0]),
+        ServerSpec::in_process("", "k"),
+        ServerSpec { enabled: false, ..ServerSpec::http("t", "") },
+    ];
+    let applied = within(board.apply(wrong)).await;
+    let told = [
+        "server s has no valid url",
+        "server new has an empty command",
+        "a server has an empty name",
+        "server t has no valid url",
+    ];
+    assert_eq!(applied.problems, told);
+    assert_eq!((applied.added.len(), applied.replaced.len(), applied.removed.len()), (0, 0, 0));
+    assert_eq!((applied.admission.admitted.len(), applied.admission.refused.len()), (0, 4));
+    assert_eq!(board.servers().len(), 2);
+    within(handle.call_tool("t", "{}", CallOptions::default())).await.expect("the old connection");
+    assert_eq!(within(board.apply(vec![s])).await.problems, [""; 0], "the good entry is as it was");
+    assert_eq!(handle.status().generation, 1);
+    within(board.close()).await;
+}
+
 fn drop_reply(called: Result<callboard::ToolReply, callboard::CallError>) {
     called.expect("served");
 }

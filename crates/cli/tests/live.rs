@@ -128,7 +128,7 @@ fn a_changed_configuration_is_followed_and_what_did_not_change_does_not_flap() {
     let report = events.report();
     assert_eq!(
         report,
-        json!({ "outcome": "applied", "added": ["added"], "replaced": ["changed"], "removed": ["removed"], "settings_wait": false })
+        json!({ "outcome": "applied", "added": ["added"], "replaced": ["changed"], "removed": ["removed"], "problems": [], "settings_wait": false })
     );
     let mut waiting = vec!["changed", "added"];
     while !waiting.is_empty() {

@@ -113,9 +113,10 @@ impl CallError {
     pub fn delivery(&self) -> Delivery {
         match self {
             CallError::TimedOut { delivery, .. } | CallError::Lost { delivery, .. } => *delivery,
-            CallError::Remote(_) | CallError::InputNeeded(_) => Delivery::Refused,
-            // An answer that nobody can read does not say that nothing was done.
-            CallError::Invalid(_) | CallError::Cancelled => Delivery::Unknown,
+            CallError::Remote(error) if error.is_refusal() => Delivery::Refused,
+            CallError::InputNeeded(_) => Delivery::Refused,
+            // An answer that nobody can read does not say that nothing was done, nor does any error.
+            CallError::Remote(_) | CallError::Invalid(_) | CallError::Cancelled => Delivery::Unknown,
             CallError::NotConnected { .. }
             | CallError::Unsupported(_)
             | CallError::QueueFull { .. }
@@ -275,5 +276,26 @@ mod tests {
     #[test]
     fn an_answer_that_cannot_be_read_is_no_proof_of_a_refusal() {
         assert_eq!(CallError::Invalid("neither result nor error".into()).delivery(), Delivery::Unknown);
+    }
+
+    #[test]
+    fn an_error_from_the_midst_of_the_work_is_no_proof_of_a_refusal() {
+        let cases = [
+            (-32_700, Delivery::Refused),
+            (-32_600, Delivery::Refused),
+            (-32_601, Delivery::Refused),
+            (-32_602, Delivery::Refused),
+            (-32_020, Delivery::Refused),
+            (-32_021, Delivery::Refused),
+            (-32_022, Delivery::Refused),
+            (-32_603, Delivery::Unknown),
+            (-32_000, Delivery::Unknown),
+            (-1, Delivery::Unknown),
+            (0, Delivery::Unknown),
+        ];
+        for (code, delivery) in cases {
+            let error = RemoteError { code, message: "no".into(), data: None };
+            assert_eq!(CallError::Remote(error).delivery(), delivery, "{code}");
+        }
     }
 }

@@ -46,6 +46,21 @@ impl RemoteError {
     /// Longest message that is kept, in characters.
     pub const MESSAGE_CHARS_MAX: usize = 2_000;
 
+    /// The code says that the peer did not begin to perform the request: it could not read it, does not know it,
+    /// or was not given what it needs. Any other error may come from the midst of the work.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self.code,
+            code::PARSE
+                | code::INVALID_REQUEST
+                | code::METHOD_NOT_FOUND
+                | code::INVALID_PARAMS
+                | code::HEADER_MISMATCH
+                | code::MISSING_CAPABILITY
+                | code::UNSUPPORTED_VERSION
+        )
+    }
+
     /// Reads the raw JSON of an `error` member, whatever its shape.
     pub fn from_raw(raw: &Bytes) -> RemoteError {
         #[derive(Deserialize)]

@@ -201,8 +201,8 @@ fn chosen(config: &Config, names: &[String]) -> Vec<ServerSpec> {
 fn summary(applied: &Applied) -> String {
     let parts = [("added", &applied.added), ("replaced", &applied.replaced), ("removed", &applied.removed)];
     let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
-    let parts: Vec<String> =
-        parts.map(|(word, names)| format!("{word} {}", listed(names).join(", "))).collect();
+    let parts = parts.map(|(word, names)| format!("{word} {}", listed(names).join(", ")));
+    let parts: Vec<String> = parts.chain(applied.problems.iter().cloned()).collect();
     match parts.is_empty() {
         true => "read again; no server changes".into(),
         false => parts.join("; "),
@@ -222,6 +222,7 @@ fn report(reloaded: &Reloaded) -> Option<Value> {
             "added": listed(&applied.added),
             "replaced": listed(&applied.replaced),
             "removed": listed(&applied.removed),
+            "problems": applied.problems,
             "settings_wait": settings_wait,
         }),
         Reloaded::Kept { problems } => {

@@ -29,6 +29,8 @@ pub struct Apply {
     pub servers: Vec<Admitted>,
     /// Entries that switch themselves off. One that is known stays in the table, switched off.
     pub disabled: Vec<ServerName>,
+    /// Entries that cannot be used. What is known under their names stays as it is.
+    pub kept: Vec<ServerName>,
 }
 
 /// What a new configuration has changed, each list by name.
@@ -172,9 +174,9 @@ impl RegistryActor {
         let steps: Vec<Step> = match change {
             Change::Add(servers) => servers.into_iter().map(Step::Add).collect(),
             Change::Remove(Remove { server, done }) => vec![Step::TakeOut(server, done)],
-            Change::Apply(Apply { servers, disabled }) => {
+            Change::Apply(Apply { servers, disabled, kept }) => {
                 let named: BTreeSet<&ServerName> =
-                    servers.iter().map(Admitted::name).chain(&disabled).collect();
+                    servers.iter().map(Admitted::name).chain(&disabled).chain(&kept).collect();
                 let (done, _) = mpsc::channel(1);
                 let gone = self.connections.keys().filter(|name| !named.contains(name));
                 let mut steps: Vec<Step> =

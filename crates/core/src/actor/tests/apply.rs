@@ -192,6 +192,7 @@ async fn two_changes_in_a_row_leave_the_last_one() {
     field.registry.do_send(crate::actor::registry::Apply {
         servers: callboard_policy::admit([entry("s", "two")]).admitted,
         disabled: Vec::new(),
+        kept: Vec::new(),
     });
     field.apply(vec![entry("s", "three")]).await;
     handle.call_tool("t", "{}", CallOptions::default()).await.expect("served");

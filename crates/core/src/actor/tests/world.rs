@@ -335,7 +335,10 @@ impl Field {
     pub(super) async fn apply(&self, servers: Vec<ServerSpec>) -> Applied {
         let admission = callboard_policy::admit(servers);
         let disabled = admission.disabled.iter().map(|left_out| left_out.spec.name.clone()).collect();
-        self.registry.send(Apply { servers: admission.admitted, disabled }).await.expect("applied")
+        self.registry
+            .send(Apply { servers: admission.admitted, disabled, kept: Vec::new() })
+            .await
+            .expect("applied")
     }
 
     /// Takes a server out and waits until nothing of it is left.
