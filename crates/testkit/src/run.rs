@@ -13,7 +13,9 @@ use crate::world::{Books, Detail, SimDialer, World};
 use callboard_core::actor::registry::{Add, RegistryActor, ServerTable};
 use callboard_core::environment::Environment;
 use callboard_core::settings::Settings;
-use callboard_policy::{HttpSpec, RemoteKind, ServerOptions, ServerSpec, StdioSpec, TransportSpec, admit};
+use callboard_policy::{
+    Admitted, HttpSpec, RemoteKind, ServerOptions, ServerSpec, StdioSpec, TransportSpec, admit,
+};
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -167,9 +169,12 @@ where
     );
     let books = Books::new(Trace::new(instruments.trace), pools, instruments.detail);
     let world = Arc::new(World::new(scenario, &settings, books));
-    let whole = begin_and_end(scenario.clone(), settings, world.clone(), act);
-    let timed =
-        Timed { inner: Box::pin(local.run_until(whole)), longest: longest.clone(), world: world.clone() };
+    let specs =
+        scenario.servers.iter().flat_map(|plan| plan.names().into_iter().map(move |name| spec(&name, plan)));
+    let admitted = admit(specs.collect::<Vec<_>>()).admitted;
+    let whole = begin_and_end(scenario.clone(), (settings, admitted), world.clone(), act);
+    let inner = Box::pin(local.run_until(whole));
+    let timed = Timed { inner, longest: longest.clone(), world: world.clone() };
     let (value, stage) = runtime.block_on(timed)?;
     // Taken apart and written down outside the measured turns: neither is a step of the control plane, and for
     // 10,000 servers both are long.
@@ -208,7 +213,7 @@ impl<F: Future> Future for Timed<F> {
 /// is no actor runs beside, so that the turns that are measured are the actors' own.
 async fn begin_and_end<T, F, Acting>(
     scenario: Scenario,
-    settings: Settings,
+    (settings, admitted): (Settings, Vec<Admitted>),
     world: Arc<World>,
     act: F,
 ) -> Result<(T, Stage), SimError>
@@ -225,9 +230,7 @@ where
     let env = Arc::new(env);
     let table = Arc::new(ServerTable::new(env.clone()));
     let registry = RegistryActor::start(env.clone(), table.clone());
-    let specs =
-        scenario.servers.iter().flat_map(|plan| plan.names().into_iter().map(move |name| spec(&name, plan)));
-    for admitted in admit(specs.collect::<Vec<_>>()).admitted.chunks(ADDED_AT_ONCE) {
+    for admitted in admitted.chunks(ADDED_AT_ONCE) {
         let added = registry.send(Add { servers: admitted.to_vec() }).await;
         added.map_err(|error| SimError::World(error.to_string()))?;
     }

@@ -15,7 +15,7 @@ usage: callboard-sim [--seeds A..B] [--servers N] [--hours H] [--scenario FILE]â
   --replay FILE    scenarios listed in a file, before the seeds if they are named: a line is SEED SERVERS HOURS, or the path of a
                    scenario beside it; # begins a comment
   --storm N        so many servers that all drop at once, instead
-  --twice          runs each twice and compares the digests of their traces
+  --twice          runs each once more in another process and compares the digests of their traces
   --json           a line of JSON for each run
   --quiet          tells of bad runs alone, and the sums
   --sums           keeps no record of single calls
@@ -52,6 +52,8 @@ pub(crate) struct Args {
 /// One scenario to run.
 pub(crate) struct Task {
     pub(crate) name: String,
+    /// The words that ask for it alone.
+    pub(crate) words: Vec<String>,
     pub(crate) scenario: Scenario,
 }
 
@@ -113,7 +115,8 @@ impl Args {
     pub(crate) fn tasks(&self) -> Result<Vec<Task>, String> {
         if let Some(servers) = self.storm {
             let scenario = Scenario::storm(servers);
-            return Ok(vec![Task { name: scenario.title.clone(), scenario }]);
+            let words = vec!["--storm".to_owned(), servers.to_string()];
+            return Ok(vec![Task { name: scenario.title.clone(), words, scenario }]);
         }
         if let Some(replay) = &self.replay {
             let mut tasks = replayed(replay)?;
@@ -123,7 +126,7 @@ impl Args {
         if !self.scenarios.is_empty() {
             let read = |path: &PathBuf| {
                 let scenario = crate::read(path)?;
-                Ok(Task { name: path.display().to_string(), scenario })
+                Ok(of_file(path.display().to_string(), path, scenario))
             };
             return self.scenarios.iter().map(read).collect();
         }
@@ -137,7 +140,14 @@ impl Args {
 
 fn generated(seed: u64, servers: u32, hours: f64) -> Task {
     let scenario = crate::generated(seed, servers, hours);
-    Task { name: format!("seed {seed}, {servers} servers, {hours} h"), scenario }
+    let words =
+        ["--seeds", &seed.to_string(), "--servers", &servers.to_string(), "--hours", &hours.to_string()];
+    let words = words.map(str::to_owned).to_vec();
+    Task { name: format!("seed {seed}, {servers} servers, {hours} h"), words, scenario }
+}
+
+fn of_file(name: String, path: &Path, scenario: Scenario) -> Task {
+    Task { name, words: vec!["--scenario".to_owned(), path.display().to_string()], scenario }
 }
 
 fn replayed(path: &Path) -> Result<Vec<Task>, String> {
@@ -148,7 +158,11 @@ fn replayed(path: &Path) -> Result<Vec<Task>, String> {
     lines
         .map(|line| match line.split_whitespace().collect::<Vec<_>>().as_slice() {
             [seed, servers, hours] => Ok(generated(number(seed)?, number(servers)?, number(hours)?)),
-            [file] => Ok(Task { name: (*file).to_owned(), scenario: crate::read(&folder.join(file))? }),
+            [file] => {
+                let path = folder.join(file);
+                let scenario = crate::read(&path)?;
+                Ok(of_file((*file).to_owned(), &path, scenario))
+            }
             _ => Err(format!("{}: {line:?} is neither SEED SERVERS HOURS nor a file", path.display())),
         })
         .collect()
