@@ -103,15 +103,39 @@ fn drop_reply(called: Result<callboard::ToolReply, callboard::CallError>) {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_removed_child_is_gone_when_remove_returns() {
-    let script = r#"read -r _; printf '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{}}}\n'; cat >/dev/null; sleep 60"#;
-    let mut spec = ServerSpec::stdio("child", "sh", ["-c", script]);
-    spec.options.protocol_era = EraPin::Pinned(Era::Legacy);
-    let board = board(vec![spec]).await;
+    let board = board(vec![child("sleep 60")]).await;
     let handle = board.server("child").expect("a server");
     within(handle.connect(None)).await.expect("connects");
     let process = handle.process_id().expect("a process");
     assert!(within(board.remove("child")).await);
-    assert!(!std::path::Path::new(&format!("/proc/{process}")).exists(), "the process is still there");
+    assert!(!is_there(process), "the process is still there");
     assert!(matches!(handle.state(), StateView::Disabled { by: "removed" }));
     within(board.close()).await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_child_that_was_replaced_just_before_is_gone_too_when_remove_returns() {
+    let board = board(vec![child("sleep 60")]).await;
+    let handle = board.server("child").expect("a server");
+    within(handle.connect(None)).await.expect("connects");
+    let process = handle.process_id().expect("a process");
+    assert_eq!(within(board.apply(vec![child("sleep 61")])).await.replaced.len(), 1);
+    assert!(within(board.remove("child")).await);
+    assert!(!is_there(process), "the process is still there");
+    within(board.close()).await;
+}
+
+#[cfg(target_os = "linux")]
+fn is_there(process: u32) -> bool {
+    std::path::Path::new(&format!("/proc/{process}")).exists()
+}
+
+/// A server that stays, after the end of its input, for as long as this command takes.
+#[cfg(target_os = "linux")]
+fn child(stays: &str) -> ServerSpec {
+    let script = r#"read -r _; printf '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{}}}\n'; cat >/dev/null; "#;
+    let mut spec = ServerSpec::stdio("child", "sh", ["-c", &format!("{script}{stays}")]);
+    spec.options.protocol_era = EraPin::Pinned(Era::Legacy);
+    spec
 }

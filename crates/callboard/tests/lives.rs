@@ -2,10 +2,11 @@
 
 mod peer;
 
-use callboard::{Board, BoxFuture, ServerName, ServerSpec};
-use peer::{stream, usual, within};
+use callboard::{Board, BoxFuture, CallOptions, ServerName, ServerSpec};
+use peer::{http, result, stream, usual, within};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 
 #[cfg(target_os = "linux")]
@@ -84,5 +85,41 @@ async fn a_handler_that_panics_still_owes_each_answer() {
     let handle = board.server("s").expect("a server");
     within(handle.connect(None)).await.expect("connects");
     within(all.notified()).await;
+    within(board.close()).await;
+}
+
+#[tokio::test]
+async fn a_connection_given_up_leaves_no_stream_of_a_resource_behind() {
+    let (ended, told) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (ends, opened) = (ended.clone(), told.clone());
+    let url = http(move |posted| {
+        let (ends, opened) = (ends.clone(), opened.clone());
+        async move {
+            let discovered =
+                r#"{"supportedVersions":["2026-07-28"],"capabilities":{"resources":{"subscribe":true}}}"#;
+            match posted.method() {
+                "server/discover" => {
+                    let answer = result(&posted.message["id"], discovered);
+                    posted.json("", &answer).await;
+                }
+                "subscriptions/listen" => {
+                    let mut socket = posted.events().await;
+                    opened.notify_one();
+                    let _ = socket.read(&mut [0]).await;
+                    ends.notify_one();
+                }
+                _ => drop(posted.socket.set_zero_linger()),
+            }
+        }
+    })
+    .await;
+    let board = Board::builder().server(ServerSpec::http("s", url.as_str())).build().await.expect("a board");
+    let handle = board.server("s").expect("a server");
+    within(handle.subscribe("file:///a")).await.expect("listens");
+    within(told.notified()).await;
+    for _ in 0..3 {
+        within(handle.call_tool("t", "{}", CallOptions::default())).await.expect_err("reset");
+    }
+    within(ended.notified()).await;
     within(board.close()).await;
 }

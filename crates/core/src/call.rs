@@ -197,7 +197,7 @@ pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
 /// What a caller may set for one request; everything absent is as configured.
 #[derive(Clone, Default)]
 pub struct CallOptions {
-    /// Absolute limit, from the moment the call is made.
+    /// Absolute limit, from the moment the call is made; zero is no limit.
     pub timeout: Option<Duration>,
     /// Limit of silence.
     pub idle_timeout: Option<Duration>,

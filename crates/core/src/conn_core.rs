@@ -322,9 +322,6 @@ impl ConnCore {
 
     /// Takes nothing new, lets what is under way end, and ends the generation after it.
     pub(crate) fn drain(&self) {
-        if let Some(session) = self.session() {
-            session.resources.stop_all();
-        }
         self.close_for_new(&Arc::new(CloseReason::Cancelled));
         self.io.drain();
     }
@@ -337,6 +334,10 @@ impl ConnCore {
     /// Takes nothing new; what waits goes on. For exchanges, whose answers do not need the link's other half.
     pub(crate) fn close_for_new(&self, reason: &Arc<CloseReason>) {
         self.pending.lock().close(reason);
+        // They have no end of their own, so nothing would ever be the last to end. None begins after the close.
+        if let Some(session) = self.session() {
+            session.resources.stop_all();
+        }
     }
 
     /// Why nothing new is taken.

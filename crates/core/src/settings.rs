@@ -198,7 +198,7 @@ const MIB: usize = 1024 * KIB;
 settings! {
     /// Kinds of transport that may be dialed.
     transport_allow: TransportKinds = TransportKinds::default(), "transport.allow";
-    /// To the first byte of an answer to a POST; 0 is off.
+    /// To the first byte of an answer to a POST; 0 is off. A GET stream has this time too, and never more than 30 s.
     http_first_byte_timeout: Duration = ms(60_000), "http.first_byte_timeout_ms";
     /// Of a whole POST; 0 is off.
     http_post_total_timeout: Duration = ms(0), "http.post_total_timeout_ms";

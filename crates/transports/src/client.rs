@@ -3,15 +3,19 @@
 //! A client for each connection would cost 3 ms and 215 KiB. Nothing here runs for a process that only
 //! speaks stdio. A Unix-domain socket has a client of its own, since its connections lead nowhere else.
 
+mod answers;
+
 use crate::address::Address;
 use crate::http::classify;
 use crate::network::Network;
+use answers::Answers;
 use callboard_core::port::{CloseReason, Unreachable};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use reqwest::{Request, Response, Url};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What tells clients apart. Connections belong to the runtime that opened them, so it is part of the key.
@@ -22,6 +26,19 @@ struct Key {
     network: Arc<Network>,
     authorities: Authorities,
     versions: Versions,
+}
+
+impl Key {
+    fn new(
+        runtime: tokio::runtime::Id,
+        url: &Url,
+        dial_timeout: Duration,
+        network: &Arc<Network>,
+        versions: Versions,
+    ) -> Key {
+        let authorities = Authorities::of(url, network);
+        Key { runtime, dial_timeout, network: network.clone(), authorities, versions }
+    }
 }
 
 /// Which versions of HTTP a client speaks.
@@ -65,18 +82,34 @@ const LOCALHOST: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
 ];
 
-static CLIENTS: Mutex<Vec<(Key, reqwest::Client)>> = Mutex::new(Vec::new());
+static CLIENTS: Mutex<Vec<(Key, Kept)>> = Mutex::new(Vec::new());
+
+/// A client, and which one it is.
+#[derive(Clone)]
+struct Kept {
+    client: reqwest::Client,
+    number: u64,
+}
+
+impl Kept {
+    fn new(client: reqwest::Client) -> Kept {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        Kept { client, number: MADE.fetch_add(1, Ordering::Relaxed) }
+    }
+}
 
 /// The way to one server: the client for its address, and the one for where a redirect may lead.
 pub(crate) struct Clients {
+    runtime: tokio::runtime::Id,
     dial_timeout: Duration,
     network: Arc<Network>,
     socket: Option<Arc<Path>>,
+    url: Url,
     /// For the scheme of the address.
-    first: reqwest::Client,
-    is_first_https: bool,
+    first: RwLock<Kept>,
     /// For `https`, when the address is of `http`.
-    secure: OnceLock<reqwest::Client>,
+    secure: RwLock<Option<Kept>>,
+    answers: Answers,
 }
 
 impl Clients {
@@ -97,23 +130,26 @@ impl Clients {
         dial_timeout: Duration,
         network: Arc<Network>,
     ) -> Result<Clients, CloseReason> {
+        let runtime = tokio::runtime::Handle::current().id();
         let first = match &address.socket {
-            Some(socket) => of_socket(socket, dial_timeout)?,
-            None => shared(&address.url, dial_timeout, &network, Versions::Any)?,
+            Some(socket) => Kept::new(of_socket(socket, dial_timeout)?),
+            None => kept(Key::new(runtime, &address.url, dial_timeout, &network, Versions::Any))?,
         };
         Ok(Clients {
+            runtime,
             dial_timeout,
             network,
             socket: address.socket.clone(),
-            first,
-            is_first_https: address.url.scheme() == "https",
-            secure: OnceLock::new(),
+            url: address.url.clone(),
+            first: RwLock::new(first),
+            secure: RwLock::default(),
+            answers: Answers::default(),
         })
     }
 
     /// Begins a request, for its headers.
     pub(crate) fn post(&self, url: Url) -> reqwest::RequestBuilder {
-        self.first.post(url)
+        self.first.read().client.post(url)
     }
 
     /// May a redirect lead from one scheme to another? A socket has but one.
@@ -127,10 +163,19 @@ impl Clients {
     /// The classified reason why there is no answer.
     pub(crate) async fn execute(&self, request: Request) -> Result<Response, CloseReason> {
         let is_https = request.url().scheme() == "https";
-        let sent = match is_https && !self.is_first_https {
-            true => self.secure(request.url())?.execute(request).await,
-            false => self.first.execute(request).await,
+        if self.answers.take_suspicion() {
+            self.renew()?;
+        }
+        let client = match is_https && self.url.scheme() != "https" {
+            true => self.secure(request.url())?,
+            false => self.first.read().client.clone(),
         };
+        let expected = self.answers.expect(|| self.forget());
+        let sent = client.execute(request).await;
+        match &sent {
+            Ok(_) => expected.answered(),
+            Err(_) => expected.failed(),
+        }
         sent.map_err(|error| {
             let reason = classify::of_send(error, is_https);
             match &self.socket {
@@ -140,12 +185,34 @@ impl Clients {
         })
     }
 
-    fn secure(&self, url: &Url) -> Result<&reqwest::Client, CloseReason> {
-        if let Some(client) = self.secure.get() {
-            return Ok(client);
+    fn secure(&self, url: &Url) -> Result<reqwest::Client, CloseReason> {
+        if let Some(kept) = &*self.secure.read() {
+            return Ok(kept.client.clone());
         }
-        let client = shared(url, self.dial_timeout, &self.network, Versions::Any)?;
-        Ok(self.secure.get_or_init(|| client))
+        let made = kept(self.key(url))?;
+        Ok(self.secure.write().insert(made).client.clone())
+    }
+
+    fn key(&self, url: &Url) -> Key {
+        Key::new(self.runtime, url, self.dial_timeout, &self.network, Versions::Any)
+    }
+
+    /// Nobody who comes is given these clients any more; who has them keeps them for as long as he is answered.
+    fn forget(&self) {
+        let first = self.first.read().number;
+        let secure = self.secure.read().as_ref().map(|kept| kept.number);
+        CLIENTS.lock().retain(|(_, kept)| kept.number != first && Some(kept.number) != secure);
+    }
+
+    /// Leaves all connections behind.
+    fn renew(&self) -> Result<(), CloseReason> {
+        let first = match &self.socket {
+            Some(socket) => Kept::new(of_socket(socket, self.dial_timeout)?),
+            None => kept(self.key(&self.url))?,
+        };
+        *self.first.write() = first;
+        *self.secure.write() = None;
+        Ok(())
     }
 }
 
@@ -162,23 +229,21 @@ pub(crate) fn shared(
     network: &Arc<Network>,
     versions: Versions,
 ) -> Result<reqwest::Client, CloseReason> {
-    let key = Key {
-        runtime: tokio::runtime::Handle::current().id(),
-        dial_timeout,
-        network: network.clone(),
-        authorities: Authorities::of(url, network),
-        versions,
-    };
+    let runtime = tokio::runtime::Handle::current().id();
+    kept(Key::new(runtime, url, dial_timeout, network, versions)).map(|kept| kept.client)
+}
+
+fn kept(key: Key) -> Result<Kept, CloseReason> {
     let mut clients = CLIENTS.lock();
-    if let Some((_, client)) = clients.iter().find(|(known, _)| *known == key) {
-        return Ok(client.clone());
+    if let Some((_, kept)) = clients.iter().find(|(known, _)| *known == key) {
+        return Ok(kept.clone());
     }
-    let client = build(&key)?;
+    let kept = Kept::new(build(&key)?);
     if clients.len() == CLIENTS_MAX {
         clients.remove(0);
     }
-    clients.push((key, client.clone()));
-    Ok(client)
+    clients.push((key, kept.clone()));
+    Ok(kept)
 }
 
 fn build(key: &Key) -> Result<reqwest::Client, CloseReason> {

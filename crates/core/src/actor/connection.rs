@@ -48,6 +48,8 @@ pub struct ConnectionActor {
     dial: Option<AbortHandle>,
     /// Attempts of which something may be left that the next one must not meet.
     leaving: Vec<Gone>,
+    /// Attempts of earlier entries, beside which the next one may begin.
+    replaced: Vec<Gone>,
     core: Option<Arc<ConnCore>>,
     /// Earlier generations whose last exchanges may still be under way.
     ending: Vec<Weak<ConnCore>>,
@@ -92,6 +94,7 @@ impl ConnectionActor {
             timer: None,
             dial: None,
             leaving: Vec::new(),
+            replaced: Vec::new(),
             core: None,
             ending: Vec::new(),
             listening: None,

@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep, timeout};
 const OPEN_AFTER: Duration = Duration::from_millis(300);
 /// How long such a request waits for the stream. A server that does not answer a GET must not hold up calls.
 const HOLD_MAX: Duration = Duration::from_millis(100);
-/// To the headers of the answer to a GET.
-const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
+/// To the headers of the answer to a GET, unless `http.first_byte_timeout_ms` is less.
+const HEADERS_TIMEOUT_MAX: Duration = Duration::from_secs(30);
 /// First gap between two attempts; doubles with each attempt that brought no message.
 const GAP: Duration = Duration::from_secs(1);
 /// Largest gap of our own choice.
@@ -240,13 +240,22 @@ pub(crate) async fn next_within(
 pub(crate) async fn open(link: &HttpLink, last_event_id: Option<&str>) -> Result<EventStream, CloseReason> {
     let session = link.headers.has_session().then_some(link.settings.session_expired_rule);
     let sent = link.send(Method::GET, None, || link.headers.for_get(last_event_id));
-    let response = timeout(HEADERS_TIMEOUT, sent).await.map_err(|_| CloseReason::Io {
+    let limit = headers_timeout(link.settings.http_first_byte_timeout);
+    let response = timeout(limit, sent).await.map_err(|_| CloseReason::Io {
         kind: IoKind::TimedOut,
-        message: format!("no answer to a GET within {} s", HEADERS_TIMEOUT.as_secs()),
+        message: format!("no answer to a GET within {} ms", limit.as_millis()),
     })??;
     let (error_bytes_max, event_bytes_max) =
         (link.settings.wire_error_body_bytes_max, link.settings.wire_frame_bytes_max);
     as_stream(response, session, error_bytes_max, event_bytes_max).await
+}
+
+/// A stream is a courtesy or soon asked for again: no limit of calls does not mean none here.
+fn headers_timeout(first_byte: Duration) -> Duration {
+    match first_byte {
+        Duration::ZERO => HEADERS_TIMEOUT_MAX,
+        limit => limit.min(HEADERS_TIMEOUT_MAX),
+    }
 }
 
 /// The answer to a GET as an event stream, if it is one.

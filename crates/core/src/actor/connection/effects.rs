@@ -85,7 +85,8 @@ impl ConnectionActor {
     /// server, by its entry.
     fn drain(&mut self, generation: Generation, context: &mut Context<Self>) {
         let Some(core) = self.ended(generation) else { return };
-        self.leaving.clear();
+        self.replaced.retain(|gone| !gone.is_gone());
+        self.replaced.append(&mut self.leaving);
         let limit = self.env.settings.reconnect_drain;
         if limit.is_zero() {
             core.io.stop();

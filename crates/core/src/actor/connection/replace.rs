@@ -67,9 +67,10 @@ impl Handler<Remove> for ConnectionActor {
         self.closing = true;
         self.end_all();
         self.tell(self.machine.generation, EventKind::ServerRemoved);
-        let leaving = std::mem::take(&mut self.leaving);
+        let leaving = std::mem::take(&mut self.leaving).into_iter();
+        let all = leaving.chain(std::mem::take(&mut self.replaced));
         self.env.runtime.spawn(async move {
-            for gone in leaving {
+            for gone in all {
                 gone.wait().await;
             }
             drop(done);
