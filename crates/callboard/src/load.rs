@@ -152,6 +152,18 @@ pub struct Loaded {
 /// assert!(!loaded.places[0].found);
 /// ```
 pub fn load(options: &LoadOptions) -> Loaded {
+    load_by(options, read)
+}
+
+/// Reads it all once more. A pipe is not opened: it has been read, and opening it would wait for somebody who writes.
+pub(crate) fn load_again(options: &LoadOptions) -> Loaded {
+    load_by(options, |path| match is_pipe(path) {
+        true => Err(FileError::Pipe),
+        false => read(path),
+    })
+}
+
+fn load_by(options: &LoadOptions, read: impl Fn(&Path) -> Result<Option<Vec<u8>>, FileError>) -> Loaded {
     let mut reader = Reader::new(options);
     for mut place in places::places(options) {
         match read(&place.path) {
@@ -192,6 +204,17 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
         true => Err(FileError::TooLarge { bytes_max: FILE_BYTES_MAX }),
         false => Ok(Some(bytes)),
     }
+}
+
+#[cfg(unix)]
+fn is_pipe(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    path.metadata().is_ok_and(|about| about.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_path: &Path) -> bool {
+    false
 }
 
 /// What became of the first entry of a name.
