@@ -155,11 +155,19 @@ pub fn load(options: &LoadOptions) -> Loaded {
     load_by(options, read)
 }
 
-/// Reads it all once more. A pipe is not opened: it has been read, and opening it would wait for somebody who writes.
-pub(crate) fn load_again(options: &LoadOptions) -> Loaded {
+/// Reads it all once more, after it came to `before`. A pipe is not opened: it has been read, and opening it would
+/// wait for somebody who writes. A file that had servers and is empty now is most likely being written.
+pub(crate) fn load_again(options: &LoadOptions, before: &Loaded) -> Loaded {
+    let had_servers = |path: &Path| {
+        let name = path.display().to_string();
+        before.lines.keys().any(|(file, _)| *file == name)
+    };
     load_by(options, |path| match is_pipe(path) {
         true => Err(FileError::Pipe),
-        false => read(path),
+        false => match read(path)? {
+            Some(bytes) if bytes.trim_ascii().is_empty() && had_servers(path) => Err(FileError::Emptied),
+            bytes => Ok(bytes),
+        },
     })
 }
 

@@ -131,13 +131,13 @@ impl Reloader {
         if self.options.config_files.iter().any(|file| file.as_os_str() == STANDARD_INPUT) {
             return None;
         }
-        let options = self.options.clone();
-        tokio::task::spawn_blocking(move || read(&options, load_again)).await.ok()
+        let (options, before) = (self.options.clone(), self.loaded.clone());
+        tokio::task::spawn_blocking(move || read(&options, |options| load_again(options, &before))).await.ok()
     }
 }
 
 /// What the files hold, and how they were before they were read: what changes meanwhile is noticed afterwards.
-fn read(options: &LoadOptions, load: fn(&LoadOptions) -> Loaded) -> (Prints, Loaded) {
+fn read(options: &LoadOptions, load: impl Fn(&LoadOptions) -> Loaded) -> (Prints, Loaded) {
     let places = places::places(options).into_iter().map(|place| place.path);
     let prints = Prints::of(places.filter(|path| path.as_os_str() != STANDARD_INPUT));
     (prints, load(options))

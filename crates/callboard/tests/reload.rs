@@ -118,3 +118,19 @@ async fn a_pipe_in_the_place_of_a_file_holds_nothing_up() {
     assert_eq!(names(&board), ["a"]);
     board.close().await;
 }
+
+#[tokio::test]
+async fn a_file_that_is_empty_for_a_moment_takes_no_server_away() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = write(folder.path(), ONE);
+    let mut reloader = Reloader::new(options(file));
+    let board = board_of(&reloader).await;
+    write(folder.path(), " \n");
+    let Reloaded::Kept { problems } = reload(&mut reloader, &board).await else { panic!("taken over") };
+    assert_eq!(problems[0].message, "the file is empty and had servers before");
+    assert_eq!(names(&board), ["a", "b"]);
+    write(folder.path(), "{}");
+    assert!(matches!(reload(&mut reloader, &board).await, Reloaded::Applied { .. }));
+    assert_eq!(names(&board), Vec::<String>::new());
+    board.close().await;
+}

@@ -85,6 +85,8 @@ pub(super) enum FileError {
     Unreadable(String),
     #[error("is a pipe, which cannot be read again")]
     Pipe,
+    #[error("is empty and had servers before")]
+    Emptied,
     #[error("is larger than {bytes_max} bytes")]
     TooLarge { bytes_max: u64 },
     #[error("is not UTF-8 text")]
@@ -102,7 +104,7 @@ impl FileError {
         match self {
             FileError::Missing => "file-missing",
             FileError::Unreadable(_) | FileError::Pipe | FileError::TooLarge { .. } => "file-unreadable",
-            FileError::NotText | FileError::Syntax { .. } => "file-invalid",
+            FileError::NotText | FileError::Emptied | FileError::Syntax { .. } => "file-invalid",
             FileError::NotServers { .. } | FileError::WrongContainer { .. } => "wrong-type",
         }
     }
@@ -111,6 +113,7 @@ impl FileError {
         match self {
             FileError::Missing => "check the path given by --config or CALLBOARD_CONFIG",
             FileError::Unreadable(_) => "check that it is a file and that you may read it",
+            FileError::Emptied => "write {} if there are to be none",
             FileError::Pipe => "put a file there, or start the command again",
             FileError::TooLarge { .. } => "check that it is a configuration file",
             FileError::NotText => "save it as UTF-8",
@@ -132,6 +135,7 @@ impl FileError {
             FileError::Missing
             | FileError::Unreadable(_)
             | FileError::Pipe
+            | FileError::Emptied
             | FileError::TooLarge { .. }
             | FileError::NotText
             | FileError::NotServers { .. } => None,
