@@ -482,7 +482,7 @@ impl ServerPlan {
 
     /// Why it would never be connected, faults or not: dialing it and its first answer take too long.
     fn never_connected(&self, settings: &Settings) -> Option<String> {
-        let limit_ms = self.connect_timeout_ms.unwrap_or_else(|| settings.connect_timeout.as_millis() as u64);
+        let limit_ms = self.connect_timeout_ms.unwrap_or(settings.connect_timeout.as_millis() as u64);
         let takes_ms = self.dial_ms[1].saturating_add(self.answer_ms[1]);
         (limit_ms > 0 && takes_ms >= limit_ms).then(|| {
             format!(
