@@ -152,6 +152,26 @@ pub struct Loaded {
 /// assert!(!loaded.places[0].found);
 /// ```
 pub fn load(options: &LoadOptions) -> Loaded {
+    load_by(options, read)
+}
+
+/// Reads it all once more, after it came to `before`. A pipe is not opened: it has been read, and opening it would
+/// wait for somebody who writes. A file that had servers and is empty now is most likely being written.
+pub(crate) fn load_again(options: &LoadOptions, before: &Loaded) -> Loaded {
+    let had_servers = |path: &Path| {
+        let name = path.display().to_string();
+        before.lines.keys().any(|(file, _)| *file == name)
+    };
+    load_by(options, |path| match is_pipe(path) {
+        true => Err(FileError::Pipe),
+        false => match read(path)? {
+            Some(bytes) if bytes.trim_ascii().is_empty() && had_servers(path) => Err(FileError::Emptied),
+            bytes => Ok(bytes),
+        },
+    })
+}
+
+fn load_by(options: &LoadOptions, read: impl Fn(&Path) -> Result<Option<Vec<u8>>, FileError>) -> Loaded {
     let mut reader = Reader::new(options);
     for mut place in places::places(options) {
         match read(&place.path) {
@@ -192,6 +212,17 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
         true => Err(FileError::TooLarge { bytes_max: FILE_BYTES_MAX }),
         false => Ok(Some(bytes)),
     }
+}
+
+#[cfg(unix)]
+fn is_pipe(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    path.metadata().is_ok_and(|about| about.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_path: &Path) -> bool {
+    false
 }
 
 /// What became of the first entry of a name.

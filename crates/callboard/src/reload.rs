@@ -4,7 +4,7 @@
 mod prints;
 
 use crate::board::{Applied, Board};
-use crate::load::{LoadOptions, Loaded, Problem, STANDARD_INPUT, load, places};
+use crate::load::{LoadOptions, Loaded, Problem, STANDARD_INPUT, load, load_again, places};
 use callboard_core::port::ServerSpec;
 use prints::Prints;
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ impl Reloader {
     /// Reads what these options lead to, as [`load`] does. Files that change from now on are noticed. Blocks on file
     /// IO.
     pub fn new(options: LoadOptions) -> Reloader {
-        let (prints, loaded) = read(&options);
+        let (prints, loaded) = read(&options, load);
         let seen = prints.clone();
         Reloader { options, loaded, prints, seen, next_look: Instant::now(), looking: None }
     }
@@ -131,13 +131,13 @@ impl Reloader {
         if self.options.config_files.iter().any(|file| file.as_os_str() == STANDARD_INPUT) {
             return None;
         }
-        let options = self.options.clone();
-        tokio::task::spawn_blocking(move || read(&options)).await.ok()
+        let (options, before) = (self.options.clone(), self.loaded.clone());
+        tokio::task::spawn_blocking(move || read(&options, |options| load_again(options, &before))).await.ok()
     }
 }
 
 /// What the files hold, and how they were before they were read: what changes meanwhile is noticed afterwards.
-fn read(options: &LoadOptions) -> (Prints, Loaded) {
+fn read(options: &LoadOptions, load: impl Fn(&LoadOptions) -> Loaded) -> (Prints, Loaded) {
     let places = places::places(options).into_iter().map(|place| place.path);
     let prints = Prints::of(places.filter(|path| path.as_os_str() != STANDARD_INPUT));
     (prints, load(options))

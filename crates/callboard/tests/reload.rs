@@ -97,3 +97,40 @@ async fn a_file_that_was_replaced_or_has_come_is_noticed() {
     std::fs::rename(&next, &file).expect("moves");
     tokio::time::timeout(bound, reloader.changed()).await.expect("notices a file that was replaced");
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_pipe_in_the_place_of_a_file_holds_nothing_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = write(folder.path(), ONE);
+    let mut reloader = Reloader::new(options(file.clone()));
+    let board = board_of(&reloader).await;
+    std::fs::remove_file(&file).expect("removes");
+    let made = std::process::Command::new("mkfifo").arg(&file).status().expect("runs");
+    assert!(made.success());
+    let bound = Duration::from_secs(20);
+    let reloaded = tokio::time::timeout(bound, reload(&mut reloader, &board)).await.expect("does not wait");
+    let Reloaded::Kept { problems } = reloaded else { panic!("{reloaded:?}") };
+    assert_eq!(problems[0].message, "the file is a pipe, which cannot be read again");
+    std::fs::remove_file(&file).expect("removes");
+    write(folder.path(), r#"{"mcpServers": {"a": {"command": "a"}}}"#);
+    assert!(matches!(reload(&mut reloader, &board).await, Reloaded::Applied { .. }));
+    assert_eq!(names(&board), ["a"]);
+    board.close().await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_empty_for_a_moment_takes_no_server_away() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = write(folder.path(), ONE);
+    let mut reloader = Reloader::new(options(file));
+    let board = board_of(&reloader).await;
+    write(folder.path(), " \n");
+    let Reloaded::Kept { problems } = reload(&mut reloader, &board).await else { panic!("taken over") };
+    assert_eq!(problems[0].message, "the file is empty and had servers before");
+    assert_eq!(names(&board), ["a", "b"]);
+    write(folder.path(), "{}");
+    assert!(matches!(reload(&mut reloader, &board).await, Reloaded::Applied { .. }));
+    assert_eq!(names(&board), Vec::<String>::new());
+    board.close().await;
+}

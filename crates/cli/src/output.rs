@@ -12,7 +12,7 @@ mod stream;
 mod table;
 
 pub(crate) use error::{CliError, Exit, usage_error};
-pub(crate) use escape::{escaped, json_line};
+pub(crate) use escape::{escaped, json_line, json_text, printable};
 pub(crate) use event::{level_tone, seconds, words};
 pub(crate) use live::{Picture, restore_terminal};
 pub(crate) use nearest::nearest;
@@ -20,4 +20,4 @@ pub(crate) use screen::{Screen, Tone};
 pub(crate) use scrub::Scrubber;
 pub(crate) use state::{Health, count, detail, health, tone};
 pub(crate) use stream::Stream;
-pub(crate) use table::{Sheet, printable};
+pub(crate) use table::Sheet;

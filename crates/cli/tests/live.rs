@@ -276,6 +276,14 @@ fn metrics_are_served_on_loopback() {
     }
     assert!(get("GET /").starts_with("HTTP/1.1 404 "));
     assert!(get("POST /metrics").starts_with("HTTP/1.1 405 "));
+    let begun = Instant::now();
+    let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(address).expect("connects")).collect();
+    assert!(get("GET /metrics").starts_with("HTTP/1.1 200 "));
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "whoever connects and asks nothing keeps others waiting"
+    );
+    drop(silent);
     events.interrupt(&home);
     home.run(&["status", "--metrics-listen", "0"]).exits(1);
 }

@@ -204,3 +204,34 @@ fn secrets() -> serde_json::Value {
         "odd": { "command": 7, "env": { "TOKEN": SECRET } },
     })
 }
+
+#[test]
+fn names_that_a_terminal_would_obey_are_shown_in_words() {
+    let home = Home::with(json!({
+        "red\u{1b}[31m\u{202e}": builtin(&["time"]),
+        "": builtin(&["time"]),
+        "good": builtin(&["time"]),
+    }));
+    for words in [&["list"][..], &["list", "--json"], &["config", "show"], &["config", "check"], &["status"]]
+    {
+        let run = home.run(words);
+        let text = format!("{}{}", run.stdout, run.stderr);
+        assert!(text.contains("good") || words == ["config", "check"], "{words:?}: {run:?}");
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{words:?}: {run:?}");
+    }
+    let run = home.run(&["config", "check", "--json"]).exits(2);
+    assert_eq!(run.json()["problems"][0]["message"], "the name is empty");
+    let run = home.run(&["status", "--json"]).exits(0);
+    assert_eq!(run.json()["servers"].as_array().map(Vec::len), Some(2), "the others are not hidden");
+}
+
+#[test]
+fn every_typing_error_says_what_to_do() {
+    let home = Home::new();
+    for words in
+        [&["events", "--until", "up"][..], &["logs", "a", "--level", "loud"], &["sim", "f", "--hours", "1e9"]]
+    {
+        let run = home.run(words).exits(1);
+        assert!(run.stderr.ends_with("hint: `--help` after the command says what may be given\n"), "{run:?}");
+    }
+}

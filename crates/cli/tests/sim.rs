@@ -172,3 +172,16 @@ fn a_name_that_was_mistyped_is_told() {
     let run = home.run(&["sim", &file]).exits(0);
     assert!(run.stderr.contains("did you mean \"github\"?"), "{run:?}");
 }
+
+#[test]
+fn what_would_fill_the_memory_is_refused() {
+    let home = home();
+    let crowd = home.write("crowd.toml", "[[servers]]\nname = 'x'\ncount = 4000000000\n");
+    let run = home.run(&["sim", &crowd.display().to_string(), "--json"]).exits(2);
+    assert!(run.error()["message"].as_str().is_some_and(|fact| fact.contains("more than 100000")), "{run:?}");
+    let endless = home.run(&["sim", "/dev/zero", "--json"]).exits(2);
+    assert!(
+        endless.error()["message"].as_str().is_some_and(|fact| fact.contains("longer than")),
+        "{endless:?}"
+    );
+}

@@ -2,6 +2,7 @@
 
 mod generate;
 
+use callboard_core::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -331,6 +332,12 @@ pub enum ScenarioError {
 /// Longest life of a world: what a timer can hold with ease.
 const DURATION_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1_000;
 
+/// Most servers, and most callers, of a world: ten times what is measured, and still within the memory of a laptop.
+const CROWD_MAX: u64 = 100_000;
+
+/// Most tools of a server.
+const TOOLS_MAX: u32 = 100_000;
+
 /// Between two moments at which a storm strikes: time enough to connect ten thousand.
 const STORM_EVERY_MS: u64 = 600_000;
 
@@ -394,9 +401,20 @@ impl Scenario {
         if self.seed > i64::MAX as u64 {
             problems.push("seed must be at most 9223372036854775807".into());
         }
-        let mut settings = callboard_core::settings::Settings::default();
+        let mut settings = Settings::default();
         for (key, text) in &self.settings {
             problems.extend(settings.set(key, text).err().map(|error| error.to_string()));
+        }
+        let servers: u64 = self.servers.iter().map(|plan| u64::from(plan.count)).sum();
+        let callers: u64 = self.callers.iter().map(|caller| u64::from(caller.count)).sum();
+        for (all, what) in [(servers, "servers"), (callers, "callers")] {
+            if all > CROWD_MAX {
+                problems.push(format!("{all} {what} are more than {CROWD_MAX}"));
+            }
+        }
+        if servers > CROWD_MAX {
+            // Their names alone could fill the memory.
+            return problems;
         }
         let mut names = BTreeSet::new();
         for plan in &self.servers {
@@ -411,6 +429,10 @@ impl Scenario {
             if plan.connect_timeout_ms == Some(0) {
                 problems.push(format!("{}: connect_timeout_ms must be more than 0", plan.name));
             }
+            if plan.tools > TOOLS_MAX {
+                problems.push(format!("{}: {} tools are more than {TOOLS_MAX}", plan.name, plan.tools));
+            }
+            problems.extend(plan.never_connected(&settings));
             problems.extend(plan.faults.iter().filter_map(|fault| fault.problem(plan)));
         }
         if names.is_empty() {
@@ -421,6 +443,9 @@ impl Scenario {
             problems.extend(upside_down(caller.timeout_ms, "a caller"));
             if caller.timeout_ms[0] == 0 {
                 problems.push("a caller's timeout_ms must be more than 0".into());
+            }
+            if caller.cancel_percent > 100 {
+                problems.push("a caller's cancel_percent must be at most 100".into());
             }
             let unknown = caller.servers.iter().filter(|name| !self.servers.iter().any(|s| s.name == **name));
             problems.extend(unknown.map(|name| format!("a caller calls {name:?}, which is no server")));
@@ -453,6 +478,19 @@ impl ServerPlan {
             denied: false,
             faults: Vec::new(),
         }
+    }
+
+    /// Why it would never be connected, faults or not: dialing it and its first answer take too long.
+    fn never_connected(&self, settings: &Settings) -> Option<String> {
+        let limit_ms = self.connect_timeout_ms.unwrap_or(settings.connect_timeout.as_millis() as u64);
+        let takes_ms = self.dial_ms[1].saturating_add(self.answer_ms[1]);
+        (limit_ms > 0 && takes_ms >= limit_ms).then(|| {
+            format!(
+                "{}: dial_ms and answer_ms may take {takes_ms} ms together and it is given {limit_ms} ms to \
+                 connect; use the faults slow and hang, which end",
+                self.name
+            )
+        })
     }
 
     /// The names of the servers that it stands for.
@@ -494,7 +532,18 @@ impl Fault {
                 Some(format!("{name}: every_ms must be at least 100"))
             }
             Fault::Busy { .. } | Fault::ExpireSessions { .. } if plan.transport != Transport::Http => {
-                Some(format!("{name}: only HTTP can be busy or have sessions that expire"))
+                Some(format!(
+                    "{name}: only HTTP can be busy or have sessions that expire; its transport is another"
+                ))
+            }
+            Fault::Slow { percent, .. }
+            | Fault::Busy { percent, .. }
+            | Fault::Hang { percent, .. }
+            | Fault::Lie { percent, .. }
+            | Fault::DieInCall { percent, .. }
+                if *percent > 100 =>
+            {
+                Some(format!("{name}: percent must be at most 100"))
             }
             Fault::RotateTokens { .. } if plan.transport == Transport::Stdio => {
                 Some(format!("{name}: a child has no credentials"))
@@ -524,5 +573,30 @@ mod tests {
         let text = "duration_ms = 0\n[settings]\n\"x.y\" = \"1\"\n[[servers]]\nname = \"a\"\n[[servers]]\nname = \"a\"\nanswer_ms = [5, 1]\n";
         let Err(ScenarioError::Problems(problems)) = Scenario::from_toml(text) else { panic!("taken") };
         assert_eq!(problems.len(), 4, "{problems:?}");
+    }
+
+    #[test]
+    fn what_could_never_be_so_is_refused() {
+        for (keys, is_taken) in [
+            ("dial_ms = [1, 20000]\nanswer_ms = [1, 9000]", true),
+            ("dial_ms = [1, 20000]\nanswer_ms = [1, 10000]", false),
+            ("answer_ms = [1, 2000]\nconnect_timeout_ms = 2000", false),
+            ("dial_ms = [1, 9223372036854775807]\nanswer_ms = [1, 9223372036854775807]", false),
+            ("tools = 100001", false),
+            ("faults = [{ kind = 'hang', from_ms = 0, until_ms = 1, percent = 100, phase = 'call' }]", true),
+            ("faults = [{ kind = 'hang', from_ms = 0, until_ms = 1, percent = 101, phase = 'call' }]", false),
+        ] {
+            let text = format!("duration_ms = 5\n[[servers]]\nname = \"a\"\n{keys}\n");
+            assert_eq!(Scenario::from_toml(&text).is_ok(), is_taken, "{keys}");
+        }
+    }
+
+    #[test]
+    fn a_crowd_is_refused_before_it_is_built() {
+        let text = "duration_ms = 5\n[[servers]]\nname = \"a\"\ncount = 4000000000\n[[callers]]\ncount = 100001\nthink_ms = [1, 2]\ntimeout_ms = [1, 2]\n";
+        let Err(ScenarioError::Problems(problems)) = Scenario::from_toml(text) else { panic!("taken") };
+        let expected = ["4000000000 servers are more than 100000", "100001 callers are more than 100000"]
+            .map(str::to_owned);
+        assert_eq!(problems, expected);
     }
 }

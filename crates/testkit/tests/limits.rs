@@ -21,3 +21,11 @@ fn an_attempt_ends_at_the_limit_of_its_own_server() {
     let zero = text.replace("2000", "0");
     assert!(Scenario::from_toml(&zero).is_err(), "no attempt fits into no time");
 }
+
+#[test]
+fn callers_that_give_up_at_once_leave_nothing_behind() {
+    let text = "duration_ms = 5000\n[[servers]]\nname = 'web'\ntransport = 'http'\n\
+        [[callers]]\ncount = 20\nthink_ms = [1, 4]\ntimeout_ms = [2, 10]\n";
+    let recording = run(&Scenario::from_toml(text).expect("a scenario")).expect("runs");
+    assert_eq!(recording.broken, []);
+}

@@ -71,8 +71,10 @@ fn check_name(name: &str, fields: &mut Fields<'_>) -> Result<(), EntryError> {
     if name == RESERVED_NAME {
         return Err(EntryError::ReservedName);
     }
-    let is_plain =
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    if name.trim().is_empty() {
+        return Err(EntryError::EmptyName);
+    }
+    let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
     if !is_plain {
         fields.note(Oddity::NameCharset);
     }

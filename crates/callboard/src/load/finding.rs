@@ -83,6 +83,10 @@ pub(super) enum FileError {
     Missing,
     #[error("cannot be read: {0}")]
     Unreadable(String),
+    #[error("is a pipe, which cannot be read again")]
+    Pipe,
+    #[error("is empty and had servers before")]
+    Emptied,
     #[error("is larger than {bytes_max} bytes")]
     TooLarge { bytes_max: u64 },
     #[error("is not UTF-8 text")]
@@ -99,8 +103,8 @@ impl FileError {
     fn code(&self) -> &'static str {
         match self {
             FileError::Missing => "file-missing",
-            FileError::Unreadable(_) | FileError::TooLarge { .. } => "file-unreadable",
-            FileError::NotText | FileError::Syntax { .. } => "file-invalid",
+            FileError::Unreadable(_) | FileError::Pipe | FileError::TooLarge { .. } => "file-unreadable",
+            FileError::NotText | FileError::Emptied | FileError::Syntax { .. } => "file-invalid",
             FileError::NotServers { .. } | FileError::WrongContainer { .. } => "wrong-type",
         }
     }
@@ -109,6 +113,8 @@ impl FileError {
         match self {
             FileError::Missing => "check the path given by --config or CALLBOARD_CONFIG",
             FileError::Unreadable(_) => "check that it is a file and that you may read it",
+            FileError::Emptied => "write {} if there are to be none",
+            FileError::Pipe => "put a file there, or start the command again",
             FileError::TooLarge { .. } => "check that it is a configuration file",
             FileError::NotText => "save it as UTF-8",
             FileError::Syntax { language: "TOML", .. } => {
@@ -128,6 +134,8 @@ impl FileError {
             FileError::Syntax { line, .. } | FileError::WrongContainer { line, .. } => Some(*line),
             FileError::Missing
             | FileError::Unreadable(_)
+            | FileError::Pipe
+            | FileError::Emptied
             | FileError::TooLarge { .. }
             | FileError::NotText
             | FileError::NotServers { .. } => None,
@@ -156,6 +164,8 @@ pub(super) enum EntryError {
     WrongType { at: String, expected: &'static str, found: &'static str },
     #[error("the entry at position {index} of the list has no name")]
     MissingName { index: usize },
+    #[error("the name is empty")]
+    EmptyName,
     #[error("the name stands earlier in the list too")]
     DuplicateName,
     #[error("the name is reserved")]
@@ -191,7 +201,7 @@ impl EntryError {
         match self {
             EntryError::NotAnObject { .. } => "not-an-object",
             EntryError::WrongType { .. } => "wrong-type",
-            EntryError::MissingName { .. } => "missing-name",
+            EntryError::MissingName { .. } | EntryError::EmptyName => "missing-name",
             EntryError::DuplicateName => "duplicate-name",
             EntryError::ReservedName => "reserved-name",
             EntryError::MissingCommandOrUrl { .. } | EntryError::MissingCommand { .. } => {
@@ -214,7 +224,7 @@ impl EntryError {
                 r#"write {"command": "…"} or {"type": "http", "url": "…"}"#.into()
             }
             EntryError::WrongType { at, expected, .. } => format!("make {at} {expected}"),
-            EntryError::MissingName { .. } => "give it a name".into(),
+            EntryError::MissingName { .. } | EntryError::EmptyName => "give it a name".into(),
             EntryError::DuplicateName | EntryError::ReservedName => "give it another name".into(),
             EntryError::MissingCommandOrUrl { nested: Some(key) } => {
                 format!("put the members of {key} directly into the entry")

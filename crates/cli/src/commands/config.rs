@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::args::{CheckArgs, ConfigCommand, ShowArgs};
 use crate::config::Config;
-use crate::output::{CliError, Exit, Sheet, Tone, count};
+use crate::output::{CliError, Exit, Sheet, Tone, count, escaped, json_text, printable};
 use callboard::ServerSpec;
 use callboard::load::LoadOptions;
 use callboard::load::describe::{place_json, source_json, spec_json, warning_json};
@@ -54,14 +54,14 @@ fn show(app: &App, args: &ShowArgs) -> Result<(), CliError> {
             None => app.screen.paint(Tone::Good, "admitted"),
             Some(reason) => app.screen.paint(Tone::Warn, reason),
         };
-        let name = app.screen.paint(Tone::Accent, one.entry.name.as_str());
+        let name = app.screen.paint(Tone::Accent, &escaped(one.entry.name.as_str()));
         let file = one.entry.source.file.as_deref().unwrap_or("no file");
         let head = format!("{name}  {}  {file}  {admitted}", one.entry.scope.as_str());
         let mut body = spec_json(one.entry);
         if let Some(members) = body.as_object_mut() {
             members.retain(|key, _| key != "name" && key != "scope");
         }
-        let body = serde_json::to_string_pretty(&body).unwrap_or_default().replace('\n', "\n  ");
+        let body = json_text(serde_json::to_string_pretty(&body).unwrap_or_default()).replace('\n', "\n  ");
         app.screen.result(&format!("{head}\n  {body}"))?;
     }
     Ok(())
@@ -127,10 +127,12 @@ fn check(app: &App, args: &CheckArgs) -> Result<(), CliError> {
     } else {
         for problem in &config.problems {
             let word = app.screen.paint(Tone::Bad, "problem");
-            app.screen.result(&format!("{word}  {problem}\n         {}", problem.hint))?;
+            let (fact, hint) = (escaped(&problem.to_string()), printable(&problem.hint));
+            app.screen.result(&format!("{word}  {fact}\n         {hint}"))?;
         }
         for warning in &config.warnings {
-            app.screen.result(&format!("{}  {warning}", app.screen.paint(Tone::Warn, "warning")))?;
+            let word = app.screen.paint(Tone::Warn, "warning");
+            app.screen.result(&format!("{word}  {}", escaped(&warning.to_string())))?;
         }
         let servers = config.admission.admitted.len() + config.admission.disabled.len();
         let sum = format!("{} with {}", count(found, "file"), count(servers, "good server"));

@@ -153,7 +153,7 @@ pub(super) fn unhealthy<'a>(states: impl IntoIterator<Item = (&'a str, StateView
     let are = if ill.len() == 1 { "is" } else { "are" };
     let message = format!("{} of {} {are} unhealthy: {}", ill.len(), count(all, "server"), ill.join(", "));
     Err(CliError::new(Exit::Unhealthy, "unhealthy", message)
-        .hint(format!("`callboard get {first}` says more of it")))
+        .hint(format!("`callboard why {first}` says more of it")))
 }
 
 /// The failure of a command that one server alone takes part in.

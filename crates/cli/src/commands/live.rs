@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::args::LiveArgs;
 use crate::config::Config;
 use crate::metrics::{Registry, serve};
-use crate::output::{CliError, Stream, Tone, count, json_line};
+use crate::output::{CliError, Stream, Tone, count, escaped, json_line, printable};
 use crate::terminal::HangUps;
 use callboard::load::describe::problem_json;
 use callboard::load::{Loaded, Problem};
@@ -150,7 +150,7 @@ impl<'a> Live<'a> {
         match reloaded {
             Reloaded::Same if was_asked => say("read again; nothing has changed"),
             Reloaded::Applied { applied, settings_wait } => {
-                say(&summary(applied));
+                say(&escaped(&summary(applied)));
                 if *settings_wait {
                     say("the settings are other ones; they count from the next start");
                 }
@@ -171,7 +171,7 @@ impl<'a> Live<'a> {
     fn tell_problem(&self, problem: &Problem) {
         let scrubber = &self.app.config().scrubber;
         self.app.screen.warn(&scrubber.clean(&problem.to_string()));
-        self.app.screen.note(&format!("         {}", scrubber.clean(&problem.hint)));
+        self.app.screen.note(&format!("         {}", printable(&scrubber.clean(&problem.hint))));
     }
 
     /// What happens from now on.

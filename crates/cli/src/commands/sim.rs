@@ -11,14 +11,17 @@ use file::Setup;
 use std::cmp::Reverse;
 use std::fmt::Write;
 use std::fs;
+use std::io::{self, Read};
 use std::path::Path;
 
+/// Longest scenario: with a line a server, more than any world holds.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Servers that a table tells of; a report has them all.
 const ROWS_MAX: usize = 50;
 
 /// Plays a scenario and says what became of the servers.
 pub(super) async fn sim(app: &App, args: SimArgs) -> Result<(), CliError> {
-    let text = fs::read_to_string(&args.file).map_err(|error| {
+    let text = read(&args.file).map_err(|error| {
         let fact = format!("cannot read {}: {error}", args.file.display());
         CliError::new(Exit::Config, "bad-scenario", fact).hint("give the path of a scenario, a TOML file")
     })?;
@@ -52,6 +55,16 @@ pub(super) async fn sim(app: &App, args: SimArgs) -> Result<(), CliError> {
                 summary.seed
             )))
         }
+    }
+}
+
+/// The text of a scenario, which is not read beyond its bound.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => Err(io::Error::other(format!("it is longer than {FILE_BYTES_MAX} bytes"))),
+        false => Ok(text),
     }
 }
 

@@ -134,7 +134,7 @@ pub(super) fn headed<'a, T>(
     noun: &str,
     items: impl Fn(&T) -> usize,
 ) -> Result<Option<&'a T>, CliError> {
-    let name = app.screen.paint(Tone::Head, one.server.name().as_str());
+    let name = app.screen.paint(Tone::Head, &printable(one.server.name().as_str()));
     if let Answer::Given(list) = &one.answer {
         let n = count(items(list), noun);
         app.screen.result(&format!("{name}  {}", app.screen.paint(Tone::Dim, &n)))?;

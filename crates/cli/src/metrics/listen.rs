@@ -1,17 +1,18 @@
 //! Answers `GET /metrics`, and nothing else.
 
 use super::Registry;
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 /// Who asks must have asked, and have been answered, within this.
 const EXCHANGE_MAX: Duration = Duration::from_secs(5);
-/// Questions that are answered at once.
+/// Questions under way at once; one more ends the oldest, which has had its time: an answer takes a moment.
 const AT_ONCE_MAX: usize = 8;
 /// Longest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
@@ -36,20 +37,23 @@ pub(crate) async fn serve(registry: Arc<Registry>, address: SocketAddr) -> io::R
     let listener = TcpListener::bind(address).await?;
     let bound = listener.local_addr()?;
     tokio::spawn(async move {
-        let turns = Arc::new(Semaphore::new(AT_ONCE_MAX));
+        let mut under_way: VecDeque<JoinHandle<()>> = VecDeque::new();
         loop {
-            // The semaphore is never closed.
-            let Ok(turn) = turns.clone().acquire_owned().await else { return };
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
             let registry = registry.clone();
-            tokio::spawn(async move {
+            under_way.retain(|asked| !asked.is_finished());
+            if under_way.len() >= AT_ONCE_MAX
+                && let Some(oldest) = under_way.pop_front()
+            {
+                oldest.abort();
+            }
+            under_way.push_back(tokio::spawn(async move {
                 // Whoever asks and goes away misses the answer.
                 let _ = tokio::time::timeout(EXCHANGE_MAX, answer(stream, &registry)).await;
-                drop(turn);
-            });
+            }));
         }
     });
     Ok(bound)

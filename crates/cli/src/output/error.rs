@@ -1,6 +1,6 @@
 //! How a command fails: exit code, fact, hint, and the JSON form of all that.
 
-use crate::output::{Screen, Scrubber, Tone, printable};
+use crate::output::{Screen, Scrubber, Tone, json_line, printable};
 use callboard::{CallError, CloseReason};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -176,7 +176,7 @@ impl CliError {
         }
         if screen.is_json() {
             let document = serde_json::json!({ "error": self.facts });
-            return screen.note(&document.to_string());
+            return screen.note(&json_line(&document));
         }
         screen.note(&format!(
             "{} {}",
@@ -230,7 +230,11 @@ pub(crate) fn usage_error(error: &clap::Error) -> CliError {
             None => fact.push(line.trim_start_matches("error: ")),
         }
     }
-    CliError::usage(fact.join(" ")).hint(tips.join("; "))
+    let tips = match tips.is_empty() {
+        true => "`--help` after the command says what may be given".to_owned(),
+        false => tips.join("; "),
+    };
+    CliError::usage(fact.join(" ")).hint(tips)
 }
 
 #[cfg(test)]
@@ -248,6 +252,10 @@ mod tests {
         let error = usage_error(&error);
         assert_eq!(error.facts.message, "the following required arguments were not provided: <NAME>");
         assert!(error.facts.hint.is_some_and(|hint| hint.starts_with("usage: callboard get")));
+        let words = ["callboard", "events", "--until", "up"];
+        let error = usage_error(&crate::args::Cli::try_parse_from(words).expect_err("no such state"));
+        assert!(error.facts.message.contains("possible values"), "{error}");
+        assert!(error.facts.hint.is_some_and(|hint| hint.contains("--help")));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The two streams: which are terminals, how wide, in which colours, and who may draw on them.
 
+use crate::output::{json_text, printable};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use parking_lot::Mutex;
 use std::io::{self, IsTerminal, Write};
@@ -123,7 +124,7 @@ impl Screen {
             Some(_) => serde_json::to_string_pretty(value),
             None => serde_json::to_string(value),
         };
-        self.result(&text.map_err(io::Error::other)?)
+        self.result(&json_text(text.map_err(io::Error::other)?))
     }
 
     /// Prints a line on stderr. A stderr that nobody reads is no reason to fail.
@@ -136,7 +137,7 @@ impl Screen {
     /// A warning on stderr, for people alone.
     pub(crate) fn warn(&self, text: &str) {
         if !self.json {
-            self.note(&format!("{} {text}", self.paint_note(Tone::Warn, "warning:")));
+            self.note(&format!("{} {}", self.paint_note(Tone::Warn, "warning:"), printable(text)));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Tables that fit the terminal, and stay whole where there is none.
 
-use crate::output::{Screen, Tone};
+use crate::output::{Screen, Tone, printable};
 use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Row, Table, Width};
 
 /// Rows under headings. Rows may come one by one: the widths of all columns but the last are fixed before.
@@ -110,12 +110,6 @@ fn shrink(widths: &mut [usize], total_max: usize) {
 
 fn width_of(text: &str) -> usize {
     text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
-}
-
-/// Text of a server must not move the cursor or change colours.
-pub(crate) fn printable(text: &str) -> String {
-    let text = text.replace('\t', "  ");
-    text.chars().filter(|c| !c.is_control() || *c == '\n').collect()
 }
 
 #[cfg(test)]

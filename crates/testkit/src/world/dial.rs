@@ -310,7 +310,7 @@ impl ExchangeSend for Asking {
         Box::pin(async move {
             let fate = end.ask(&frame);
             let now = end.world.now_ms();
-            end.run(NOTICES, Some(refusal_at(now))).await?;
+            end.run(end.notice_id(), Some(refusal_at(now))).await?;
             match (fate.at_ms, fate.result) {
                 (Some(_), Err(reason)) => Err(reason),
                 _ => Ok(()),
@@ -322,6 +322,14 @@ impl ExchangeSend for Asking {
 }
 
 impl End {
+    /// An id among the exchanges of the link for one more notification; several may be under way.
+    fn notice_id(&self) -> u64 {
+        let mut state = self.world.state.lock();
+        let Some(line) = state.lines.get_mut(&self.link) else { return NOTICES };
+        line.notices += 1;
+        NOTICES + line.notices
+    }
+
     /// Waits until an exchange is due, or its server goes away.
     async fn run(self: &Arc<End>, id: u64, at_ms: Option<u64>) -> Result<(), CloseReason> {
         let (ending, mut ended) = oneshot::channel();

@@ -14,6 +14,8 @@ pub(crate) struct Line {
     pub ordinal: u64,
     /// Counts what was asked over it.
     pub asked: u64,
+    /// Counts the notifications that were exchanges of their own.
+    pub notices: u64,
     /// Each request is an exchange of its own.
     pub is_exchange: bool,
     /// Its server's count of sessions when this one's was made; none before, and without sessions.
@@ -91,6 +93,7 @@ impl Line {
             generation,
             ordinal,
             asked: 0,
+            notices: 0,
             is_exchange,
             session: None,
             is_greeted: false,

@@ -256,7 +256,7 @@ fn misread(file: &str, text: &str, message: &str, span: Option<Range<usize>>) ->
         None => whole,
     };
     let hint = match nearest(key, KEYS.iter().copied()) {
-        Some(near) if near != key => format!("did you mean {near}? {HINT}"),
+        Some(near) if near != key.trim_matches(['[', ']']) => format!("did you mean {near}? {HINT}"),
         _ => HINT.to_owned(),
     };
     let message = message.lines().next().unwrap_or_default();
