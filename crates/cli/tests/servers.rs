@@ -261,3 +261,22 @@ fn the_demo_shows_a_child_that_comes_back() {
     let last = steps.last().expect("steps");
     assert_eq!((&last["step"], &last["tool"]), (&json!("call"), &json!("mcp__time__now")));
 }
+
+#[test]
+fn a_server_that_tells_its_own_secret_is_not_quoted() {
+    let script = r#"while read -r line; do case "$line" in
+        *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"t","version":"%s"}}}\n' "$(id "$line")" "$T";;
+        *'"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"t","description":"with %s","inputSchema":{"type":"object","properties":{"p":{"type":"string","description":"%s"}}}}]}}\n' "$(id "$line")" "$T" "$T";;
+        *'"id"'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"not with %s"}}\n' "$(id "$line")" "$T";;
+    esac; done"#;
+    let script = format!("id() {{ printf '%s' \"$1\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/'; }}\n{script}");
+    let home =
+        Home::with(json!({ "t": { "command": "sh", "args": ["-c", script], "env": { "T": SECRET } } }));
+    for words in
+        [&["tools"][..], &["tools", "--schema"], &["tools", "--json"], &["logs", "t", "--level", "info"]]
+    {
+        let run = home.run(words).exits(0);
+        let text = format!("{}{}", run.stdout, run.stderr);
+        assert!(text.contains("with ***") && !text.contains(SECRET), "{words:?}: {run:?}");
+    }
+}

@@ -164,7 +164,8 @@ impl Logs<'_> {
             Came::Event(Ok(event)) => self.take_event(event).await,
             Came::LevelSet(error) => {
                 if let Some(error) = error.filter(|_| !std::mem::replace(&mut self.said_no_logging, true)) {
-                    self.app.screen.warn(&format!("the level is not set: {error}"));
+                    let fact = self.app.config().scrubber.clean(&error.to_string());
+                    self.app.screen.warn(&format!("the level is not set: {fact}"));
                 }
                 Ok(())
             }

@@ -79,7 +79,14 @@ fn print_json(app: &App, board: &Board, gathered: &[Gathered<Arc<ItemList>>]) ->
     let mut document =
         Document { tools, unavailable: unavailable(gathered), problems: app.config().problems_json() };
     document.unavailable.iter_mut().for_each(|one| app.config().scrubber.clean_json(one));
-    Ok(app.screen.document(&document)?)
+    // As the servers gave it, unless one of them tells a secret.
+    let told = serde_json::to_value(&document).unwrap_or_default();
+    let mut clean = told.clone();
+    app.config().scrubber.clean_json(&mut clean);
+    match clean == told {
+        true => Ok(app.screen.document(&document)?),
+        false => Ok(app.screen.document(&clean)?),
+    }
 }
 
 fn row(entry: ToolEntry<'_>) -> ToolRow<'_> {
@@ -114,11 +121,13 @@ fn section(app: &App, one: &Gathered<Arc<ItemList>>, schema: bool) -> Result<(),
     if schema {
         return list.items.iter().try_for_each(|item| whole(app, &item.key, &ToolView::read(&item.raw)));
     }
+    let clean = |text: &str| app.config().scrubber.clean(text);
     let rows: Vec<Vec<String>> = list
         .items
         .iter()
         .map(|item| {
-            let description = ToolView::read(&item.raw).map(|view| first_line(&view.description_text()));
+            let description =
+                ToolView::read(&item.raw).map(|view| first_line(&clean(&view.description_text())));
             vec![format!("  {}", item.key), description.unwrap_or_default()]
         })
         .collect();
@@ -154,13 +163,15 @@ pub(super) fn headed<'a, T>(
 fn whole(app: &App, key: &str, view: &Option<ToolView<'_>>) -> Result<(), CliError> {
     app.screen.result(&format!("  {}", app.screen.paint(Tone::Accent, &printable(key))))?;
     let Some(view) = view else { return Ok(()) };
-    for line in printable(&view.description_text()).trim_end().lines() {
+    let clean = |text: &str| app.config().scrubber.clean(text);
+    for line in printable(&clean(&view.description_text())).trim_end().lines() {
         app.screen.result(format!("    {line}").trim_end())?;
     }
     let schema = ObjectSchema::read(view.input_schema.map_or("null", RawValue::get));
     let properties = schema.properties().map(|(name, property)| {
         let required = if schema.is_required(name) { ", required" } else { "" };
-        let about = property.get("description").and_then(Value::as_str).map(first_line).unwrap_or_default();
+        let about = property.get("description").and_then(Value::as_str).map(clean);
+        let about = about.as_deref().map(first_line).unwrap_or_default();
         vec![format!("    {name}"), format!("{}{required}", schema.words(property)), about]
     });
     let rows: Vec<Vec<String>> = properties.collect();
