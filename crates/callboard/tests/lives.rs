@@ -2,10 +2,11 @@
 
 mod peer;
 
-use callboard::{Board, BoxFuture, CallOptions, ServerName, ServerSpec};
+use callboard::{Board, BoxFuture, CallOptions, ServerName, ServerSpec, Settings, TimelineEntry};
 use peer::{http, result, stream, usual, within};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 
@@ -121,5 +122,39 @@ async fn a_connection_given_up_leaves_no_stream_of_a_resource_behind() {
         within(handle.call_tool("t", "{}", CallOptions::default())).await.expect_err("reset");
     }
     within(ended.notified()).await;
+    within(board.close()).await;
+}
+
+#[tokio::test]
+async fn times_without_end_overflow_no_clock() {
+    let never = Duration::MAX;
+    let settings = Settings {
+        connect_timeout: never,
+        probe_timeout: never,
+        reconnect_backoff_initial: never,
+        reconnect_backoff_max: never,
+        stdio_close_grace: never,
+        stdio_term_grace: never,
+        ..Settings::default()
+    };
+    let answers = || {
+        std::future::ready(stream(|message, lines| {
+            drop(usual(&message).map(|answer| lines.send(answer)));
+        }))
+    };
+    let builder = Board::builder().settings(settings).server(ServerSpec::in_process("s", "k"));
+    let board = builder.server(ServerSpec::in_process("dead", "none")).in_process("k", answers).build().await;
+    let board = board.expect("a board");
+    within(board.server("s").expect("a server").connect(None)).await.expect("connects");
+    let dead = board.server("dead").expect("a server");
+    let mut events = board.events();
+    dead.connect(Some(Duration::from_millis(1))).await.expect_err("nobody is there");
+    dead.reconnect();
+    while !matches!(dead.state().word(), "failed") && dead.status().generation < 2 {
+        within(events.recv()).await.expect("an event");
+    }
+    let panicked = |entry: &TimelineEntry| entry.event == "actor-panicked";
+    assert!(!dead.timeline().iter().any(panicked), "{:?}", dead.timeline());
+    assert!(within(board.remove("s")).await);
     within(board.close()).await;
 }

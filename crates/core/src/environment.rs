@@ -55,7 +55,7 @@ impl Environment {
     pub fn new(dialer: Arc<dyn Dialer>, settings: Settings, runtime: Handle) -> Environment {
         Environment {
             dialer,
-            settings: Arc::new(settings),
+            settings: Arc::new(settings.bounded()),
             handlers: Handlers::default(),
             identity: ClientIdentity::default(),
             eras: Arc::new(EraVerdicts::default()),

@@ -31,12 +31,22 @@ pub enum SettingError {
 trait Value: Sized {
     const EXPECTED: &'static str;
     fn parse(text: &str) -> Option<Self>;
+    /// A value that can be reckoned with.
+    fn bounded(self) -> Self {
+        self
+    }
 }
+
+/// Longer than any board lives. Sums of a few such times, and moments that far away, are still times and moments.
+const TIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 impl Value for Duration {
     const EXPECTED: &'static str = "a whole number of milliseconds";
     fn parse(text: &str) -> Option<Self> {
         text.parse().ok().map(Duration::from_millis)
+    }
+    fn bounded(self) -> Duration {
+        self.min(TIME_MAX)
     }
 }
 
@@ -165,6 +175,11 @@ macro_rules! settings {
         impl Settings {
             /// Every key, in the order of the behaviour profile.
             pub const KEYS: &'static [&'static str] = &[$($key,)*];
+
+            /// The same with times of ten years at most: `Duration::MAX` would overflow every clock.
+            pub(crate) fn bounded(self) -> Settings {
+                Settings { $($field: Value::bounded(self.$field),)* }
+            }
 
             /// Sets one key from its text.
             ///

@@ -32,7 +32,7 @@ impl Rules {
     pub fn gap(&self, attempt: u32) -> Duration {
         let factor = self.backoff_factor.powi(attempt.min(64) as i32);
         let gap = self.backoff_initial.as_secs_f64() * factor;
-        Duration::from_secs_f64(gap.min(self.backoff_max.as_secs_f64()))
+        Duration::from_secs_f64(gap.min(self.backoff_max.as_secs_f64()).max(0.0))
     }
 
     /// A gap with what chance adds to it. It is never shortened: a server that asked for a pause gets it.

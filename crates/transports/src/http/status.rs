@@ -75,8 +75,9 @@ fn rpc_error(body: &Bytes) -> Option<RemoteError> {
 /// the two machines need not agree.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse::<u64>() {
-        return Some(Duration::from_secs(seconds));
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // What does not fit is longer than anybody waits, and no reason to go on at once.
+        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let date = |text: &str| httpdate::parse_http_date(text.trim()).ok();
     let then = date(value)?;
@@ -94,7 +95,10 @@ mod tests {
             ("30", Some(Duration::from_secs(30))),
             ("Wed, 21 Oct 2015 07:28:07 GMT", Some(Duration::from_secs(7))),
             ("Wed, 21 Oct 2015 07:00:00 GMT", Some(Duration::ZERO)),
+            ("99999999999999999999", Some(Duration::from_secs(u64::MAX))),
             ("soon", None),
+            ("", None),
+            ("-5", None),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(DATE, "Wed, 21 Oct 2015 07:28:00 GMT".parse().expect("a header"));
