@@ -2,10 +2,9 @@
 
 use super::gather::single;
 use super::list::{row, target};
-use super::status::{of, settle};
+use super::status::{connect_alone, of};
 use crate::app::App;
 use crate::output::{CliError, Health, detail, health, printable, tone};
-use crate::terminal::Spinner;
 use callboard::load::describe::spec_json;
 use callboard::{ServerSpec, StateView};
 use serde_json::Value;
@@ -19,11 +18,7 @@ pub(super) async fn get(app: &App, name: &str) -> Result<(), CliError> {
     }
     let board = app.board(vec![config.server(name)?]).await?;
     let server = board.server(name).ok_or_else(|| CliError::internal("the board has no such server"))?;
-    let settled = {
-        let _spinner = Spinner::start(&app.screen, format!("connecting to {name}"));
-        let limit = app.time_left().unwrap_or(config.settings.connect_timeout);
-        tokio::time::timeout(limit, settle(server.clone())).await
-    };
+    let error = connect_alone(app, &server).await;
     let state = server.state();
     let snapshot = board.status();
     let shown = match of(&snapshot.servers, name) {
@@ -33,7 +28,7 @@ pub(super) async fn get(app: &App, name: &str) -> Result<(), CliError> {
     print(app, entry, shown, &state, server.instructions())?;
     match health(&state) {
         Health::Well | Health::Off => Ok(()),
-        Health::Ill => Err(single(&server, settled.ok().and_then(Result::err).as_ref())),
+        Health::Ill => Err(single(&server, error.as_ref())),
     }
 }
 

@@ -4,6 +4,7 @@ use super::gather::{Gathered, gather, unhealthy};
 use super::list::{document, row};
 use crate::app::App;
 use crate::output::{CliError, Sheet, Tone, detail, tone};
+use crate::terminal::Spinner;
 use callboard::{Board, CallError, ConnHandle, ServerStatus, StateView};
 use serde_json::Value;
 
@@ -42,6 +43,13 @@ pub(super) async fn settle(server: ConnHandle) -> Result<(), CallError> {
     // A list that cannot be had shows in the state.
     let _ = server.tools().await;
     Ok(())
+}
+
+/// Connects one server within the command's time, or the connect's own; the error, if that was one.
+pub(super) async fn connect_alone(app: &App, server: &ConnHandle) -> Option<CallError> {
+    let _spinner = Spinner::start(&app.screen, format!("connecting to {}", server.name()));
+    let limit = app.time_left().unwrap_or(app.config().settings.connect_timeout);
+    tokio::time::timeout(limit, settle(server.clone())).await.ok().and_then(Result::err)
 }
 
 /// The server of this name.

@@ -3,11 +3,10 @@
 mod report;
 
 use super::gather::single;
-use super::status::settle;
+use super::status::connect_alone;
 use crate::app::App;
 use crate::config::Config;
 use crate::output::{CliError, Exit, Health, health};
-use crate::terminal::Spinner;
 use callboard::StateView;
 use report::{Report, Verdict};
 
@@ -21,11 +20,7 @@ pub(super) async fn why(app: &App, name: &str) -> Result<(), CliError> {
     }
     let board = app.board(vec![config.server(name)?]).await?;
     let server = board.server(name).ok_or_else(|| CliError::internal("the board has no such server"))?;
-    let settled = {
-        let _spinner = Spinner::start(&app.screen, format!("connecting to {name}"));
-        let limit = app.time_left().unwrap_or(config.settings.connect_timeout);
-        tokio::time::timeout(limit, settle(server.clone())).await
-    };
+    let error = connect_alone(app, &server).await;
     let state = server.state();
     report.verdict = match &state {
         StateView::Connected { .. } => Verdict::Connected,
@@ -38,7 +33,7 @@ pub(super) async fn why(app: &App, name: &str) -> Result<(), CliError> {
     report.connected(&server);
     let outcome = match health(&state) {
         Health::Well | Health::Off => Ok(()),
-        Health::Ill => Err(single(&server, settled.ok().and_then(Result::err).as_ref())),
+        Health::Ill => Err(single(&server, error.as_ref())),
     };
     if let Err(error) = &outcome {
         report.hint = report.hint.or_else(|| error.advice().map(str::to_owned));
